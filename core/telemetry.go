@@ -149,6 +149,10 @@ func (t *appTelemetry) start(c *Cluster) {
 	t.tasks.Go("the reports", func() { t.meter.Run(ctx, o) })
 }
 
+// EndAppTelemetry ends application telemetry for good: nothing is counted or told any more. It does not wait, and may
+// be called again.
+func (c *Cluster) EndAppTelemetry() { c.telemetry.close() }
+
 // close ends it and does not wait.
 func (t *appTelemetry) close() {
 	if t.stop != nil {

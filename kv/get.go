@@ -40,10 +40,7 @@ type GetResult struct {
 
 // Expiry is when the document expires, after a read with WithExpiry; zero for one that does not expire.
 func (g GetResult) Expiry() time.Time {
-	if g.facts.Details == nil {
-		return time.Time{}
-	}
-	return unixTime(g.facts.Details.Expiry)
+	return unixTime(g.facts.Expiry())
 }
 
 // encode implements Op.

@@ -50,12 +50,16 @@ func (r Result) LocalAddr() string {
 // Opaque is the number that the request had on that connection.
 func (r Result) Opaque() uint32 { return r.facts.Opaque }
 
+// CollectionID is the id that the request named its collection by, 0 in the default collection. What names no
+// collection, and a bucket without collections, has 0 too.
+func (r Result) CollectionID() uint32 { return r.facts.CollectionID }
+
 // RetryInfo says how the call came to its answer; it is zero when nothing was retried.
 func (r Result) RetryInfo() retry.Info {
-	if r.facts.Retry == nil {
-		return retry.Info{}
+	if info := r.facts.Retry(); info != nil {
+		return *info
 	}
-	return *r.facts.Retry
+	return retry.Info{}
 }
 
 // ServerDuration is how long the server worked on the request; ok is false when it did not say.
@@ -68,10 +72,7 @@ func (r Result) ServerDuration() (d time.Duration, ok bool) {
 
 // Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
 func (r Result) Units() (reads, writes uint32) {
-	if r.facts.Details == nil {
-		return 0, 0
-	}
-	return r.facts.Details.ReadUnits, r.facts.Details.WriteUnits
+	return r.facts.Units()
 }
 
 func onlyResult(r *call.Response) (Result, error) { return resultOf(r), nil }

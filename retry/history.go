@@ -30,6 +30,15 @@ type history struct {
 
 	parking
 	index int // in the heap, -1 outside
+
+	kept Kept
+}
+
+// Kept is what a caller keeps of an operation that has ended.
+type Kept struct {
+	*Info // nil when nothing failed
+	// Notes are the owner's, of what few operations have.
+	Notes [3]uint32
 }
 
 // described is what Describe has said of an attempt, and what its answer has. It is all that has to be kept of a

@@ -237,14 +237,15 @@ func (s *State) Info() Info {
 // Kept is Info for a caller that keeps it: nil when nothing failed. Only the goroutine that ended the operation after
 // claiming its last attempt may call it, after Settle. It takes no further memory, and keeps the operation's in
 // existence.
-func (s *State) Kept() *Info {
+func (s *State) Kept() *Kept {
 	h := s.h.Load()
 	if h == nil {
 		return nil
 	}
 	// Without the mutex: who else still knows the history reads, in Info, what is kept.
 	h.req, h.cause = described{}, nil // which need not be kept
-	return &h.Info
+	h.kept.Info = &h.Info
+	return &h.kept
 }
 
 // Settle says how the operation ended, err being nil when it succeeded. The winner of Finish calls it once; an

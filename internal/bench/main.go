@@ -22,6 +22,8 @@ var (
 // settings are what the flags say.
 type settings struct {
 	matrix, gate, quick, list bool
+	gocb                      bool           // gocb is measured, and nothing else
+	readBuffer                int            // of its connections; 0 is gocbcore's
 	cells                     *regexp.Regexp // of cells and probes; nil is all
 	plan                      plan
 	json, page, profiles      string
@@ -57,6 +59,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if unmeasured != "" {
 		_, _ = fmt.Fprintln(progress, unmeasured)
 	}
+	if s.gocb {
+		return runGocb(ctx, s, out, progress)
+	}
 	conditions := describe(s.plan) // first: the tree may change while this runs
 	r, err := runAll(ctx, s, progress)
 	rep := newReport(r, conditions)
@@ -81,6 +86,10 @@ func parse(args []string, progress io.Writer) (settings, error) {
 	fs.BoolVar(&s.gate, "gate", false, "measure everything, judge every must, and say in the exit code how that "+
 		"went: 1 missed, 2 inconclusive")
 	fs.BoolVar(&s.quick, "quick", false, "a look at everything in three minutes: it is not a verdict")
+	fs.BoolVar(&s.gocb, "gocb", false, "measure gocb on couchcore beside gocb on gocbcore, and nothing else; modules "+
+		"are downloaded for it")
+	fs.IntVar(&s.readBuffer, "read-buffer", 0, "with --gocb: how many `bytes` a connection's read buffer has "+
+		"instead of gocbcore's 20 MiB")
 	fs.BoolVar(&s.list, "list", false, "print the names of cells, probes and rows")
 	cells := fs.String("cells", "", "measure only the cells and probes whose names match this `pattern`, a regular "+
 		"expression")
@@ -96,8 +105,12 @@ func parse(args []string, progress io.Writer) (settings, error) {
 	switch {
 	case fs.NArg() > 0:
 		return s, fmt.Errorf("%q is not a flag", fs.Arg(0))
-	case !s.matrix && !s.gate && !s.quick && !s.list:
-		return s, errors.New("say what to do: --matrix, --gate or both, or --quick; --help says more")
+	case s.gocb && (s.matrix || s.list || *cells != "" || s.json != "" || s.page != "" || s.profiles != ""):
+		return s, errors.New("--gocb goes with --gate, --quick, --rounds, --slice and --read-buffer alone")
+	case s.readBuffer != 0 && !s.gocb, s.readBuffer < 0:
+		return s, errors.New("--read-buffer goes with --gocb, and is at least 0")
+	case !s.matrix && !s.gate && !s.quick && !s.list && !s.gocb:
+		return s, errors.New("say what to do: --matrix, --gate or both, --quick or --gocb; --help says more")
 	case s.plan.rounds < 1 || s.plan.slice <= 0:
 		return s, errors.New("at least one round, and slices that take time")
 	}

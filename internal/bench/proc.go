@@ -31,7 +31,12 @@ func start(ctx context.Context, as role, procs int, args ...string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, self, append([]string{"-role=" + string(as)}, args...)...)}
+	return launch(ctx, procs, self, append([]string{"-role=" + string(as)}, args...)...)
+}
+
+// launch starts a program. It ends with ctx at the latest.
+func launch(ctx context.Context, procs int, name string, args ...string) (p *process, err error) {
+	p = &process{cmd: exec.CommandContext(ctx, name, args...)}
 	p.cmd.Stderr = os.Stderr
 	p.cmd.WaitDelay = exitLimit
 	if procs > 0 {

@@ -77,12 +77,12 @@ func (e *Error) RetryInfo() retry.Info { return e.Retry }
 func FactsOf(e *Error) Facts {
 	f := Facts{
 		Via:    &Via{Endpoint: e.Endpoint, Local: e.Connection, LocalAddr: e.LocalAddr},
-		Opaque: e.Opaque, Duration: e.duration, HasDuration: e.hasDuration,
+		Opaque: e.Opaque, CollectionID: e.CollectionID, Duration: e.duration, HasDuration: e.hasDuration,
 	}
 	if e.Retry.Stage != retry.StageNone {
-		f.Retry = &e.Retry
+		f.More = &retry.Kept{Info: &e.Retry}
 	}
-	f.addUnits(e.units)
+	f.setUnits(e.units)
 	return f
 }
 

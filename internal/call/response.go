@@ -92,12 +92,16 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 // Facts says how the answer came.
 func (r *Response) Facts() Facts {
 	c := r.of
-	f := Facts{Via: c.via, Opaque: c.Route.Opaque, Duration: r.duration, HasDuration: r.hasDuration}
-	f.addUnits(uint64(r.reads)<<32 | uint64(r.writes))
-	if c.shared() { // only such a call can have been retried
-		f.Retry = c.State.Kept()
-		f.addUnits(c.units())
+	f := Facts{
+		Via: c.via, Opaque: c.Route.Opaque, CollectionID: c.Route.CollectionID,
+		Duration: r.duration, HasDuration: r.hasDuration,
 	}
+	units := uint64(r.reads)<<32 | uint64(r.writes)
+	if c.shared() { // only such a call can have been retried
+		f.More = c.State.Kept()
+		units += c.units()
+	}
+	f.setUnits(units)
 	return f
 }
 
@@ -159,35 +163,63 @@ func exact(b []byte) []byte {
 	return to
 }
 
-// Facts are what an answer, or a failure that is one, says beside its value. Package kv shows them as a Result.
+// Facts are what an answer, or a failure that is one, says beside its value. Package kv shows them as a Result. Each
+// result has a copy, so they are 32 bytes; what is rare is in More.
 type Facts struct {
-	Via         *Via        // nil when no connection brought it
-	Retry       *retry.Info // nil when nothing was retried
-	Details     *Details    // nil when there is nothing of it
-	Opaque      uint32      // of the request that was answered
-	Duration    uint16      // of the server's work, as the protocol encodes it
-	HasDuration bool
+	Via          *Via        // nil when no connection brought it
+	More         *retry.Kept // how the call was retried, and notes; nil when there is neither
+	Opaque       uint32      // of the request that was answered
+	CollectionID uint32      // that the request has named, 0 in the default collection
+	Duration     uint16      // of the server's work, as the protocol encodes it
+	HasDuration  bool
 }
 
-// Details is what few answers have.
-type Details struct {
-	ReadUnits, WriteUnits uint32 // that the servers metered
-	Expiry                uint32 // of a document whose read asked for it
-}
+// What the notes of Facts are.
+const (
+	noteReads  = iota // units that the servers metered
+	noteWrites        // as well
+	noteExpiry        // of a document whose read asked for it
+)
 
-// details is what few answers have, to be set.
-func (f *Facts) details() *Details {
-	if f.Details == nil {
-		f.Details = new(Details)
+// note notes a number, which is not 0 as a rule.
+func (f *Facts) note(what int, n uint32) {
+	switch {
+	case n == 0 && f.More == nil:
+		return
+	case f.More == nil:
+		f.More = new(retry.Kept)
 	}
-	return f.Details
+	f.More.Notes[what] = n
 }
 
-// SetExpiry notes when the document expires.
-func (f *Facts) SetExpiry(expiry uint32) {
-	if expiry != 0 {
-		f.details().Expiry = expiry
+func (f *Facts) noted(what int) uint32 {
+	if f.More == nil {
+		return 0
 	}
+	return f.More.Notes[what]
+}
+
+// Retry says how the call was retried; nil when it was not.
+func (f *Facts) Retry() *retry.Info {
+	if f.More == nil {
+		return nil
+	}
+	return f.More.Info
+}
+
+// Units are the read and write units that the servers metered.
+func (f *Facts) Units() (reads, writes uint32) { return f.noted(noteReads), f.noted(noteWrites) }
+
+// SetExpiry notes when the document expires, and Expiry tells it.
+func (f *Facts) SetExpiry(expiry uint32) { f.note(noteExpiry, expiry) }
+
+// Expiry is when the document expires, 0 for one that does not or was not asked about.
+func (f *Facts) Expiry() uint32 { return f.noted(noteExpiry) }
+
+// setUnits notes units as a Slow counts them.
+func (f *Facts) setUnits(u uint64) {
+	f.note(noteReads, uint32(u>>32))
+	f.note(noteWrites, uint32(u))
 }
 
 // frames are what the framing extras of an answer say.
@@ -224,12 +256,4 @@ func (c *Call) units() uint64 {
 		return s.units.Load()
 	}
 	return 0
-}
-
-// addUnits adds units as a Slow counts them.
-func (f *Facts) addUnits(u uint64) {
-	if u != 0 {
-		f.details().ReadUnits += uint32(u >> 32)
-		f.details().WriteUnits += uint32(u)
-	}
 }

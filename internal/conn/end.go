@@ -99,6 +99,7 @@ func (c *Conn) teardown() {
 			s.call = nil
 		}
 	}
+	c.counts.Release()
 	c.mu.Lock()
 	c.slots.used, c.slots.free, c.slots.orphans = 0, nil, 0
 	c.mu.Unlock()

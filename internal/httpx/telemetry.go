@@ -27,6 +27,7 @@ func (k *call) count(epoch uint32, took time.Duration, err error) {
 		return
 	}
 	of := k.c.o.Telemetry.Of(telemetry.Where{Service: svc, Addr: k.endpoint})
+	defer of.Release()
 	if err != nil {
 		of.Unanswered(errors.Is(k.ctx.Err(), context.DeadlineExceeded))
 	} else {

@@ -74,8 +74,9 @@ type Where struct {
 // Counters count the attempts of one service of a node, for one bucket. Their methods may be called by several
 // goroutines at once and do not block. Those of a nil Counters do nothing.
 type Counters struct {
-	on *atomic.Bool
-	of Where
+	m    *Meter
+	of   Where
+	held int // by how many; the meter's mutex guards it
 
 	total, timedOut, canceled atomic.Int64
 	took                      [kindCount]histogram
@@ -88,7 +89,16 @@ type histogram struct {
 }
 
 // On reports whether anything is counted now.
-func (c *Counters) On() bool { return c != nil && c.on.Load() }
+func (c *Counters) On() bool { return c != nil && c.m.on.Load() }
+
+// Release says that the holder counts nothing more. The meter forgets no counters that are held.
+func (c *Counters) Release() {
+	if c != nil {
+		c.m.mu.Lock()
+		defer c.m.mu.Unlock()
+		c.held--
+	}
+}
 
 // Answered counts an attempt that was answered after took.
 func (c *Counters) Answered(k Kind, took time.Duration) {

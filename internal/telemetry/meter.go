@@ -46,7 +46,7 @@ func NewMeter(agent string, node func(Where) (Labels, bool)) *Meter {
 // On reports whether anything is counted now.
 func (m *Meter) On() bool { return m != nil && m.on.Load() }
 
-// Of gives the counters of a node's service. They may be kept for as long as the service is used.
+// Of gives the counters of a node's service, which the caller holds until it calls their Release.
 func (m *Meter) Of(w Where) *Counters {
 	if m == nil {
 		return nil
@@ -54,12 +54,13 @@ func (m *Meter) Of(w Where) *Counters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.m[w]; e != nil {
+		e.held++
 		return e.Counters
 	}
 	if len(m.m) >= mostCounters {
 		return nil
 	}
-	e := &entry{Counters: &Counters{on: &m.on, of: w}}
+	e := &entry{Counters: &Counters{m: m, of: w, held: 1}}
 	m.m[w] = e
 	return e.Counters
 }
@@ -82,7 +83,8 @@ func (r *report) sent() {
 	}
 }
 
-// report gathers what there is to report. It forgets nodes that have left, and of which there is nothing.
+// report gathers what there is to report. It forgets nodes that have left, once there is nothing to tell of them and no
+// connection counts for them.
 func (m *Meter) report() *report {
 	m.mu.Lock()
 	all := make([]*entry, 0, len(m.m))
@@ -115,10 +117,16 @@ func (m *Meter) report() *report {
 	return r
 }
 
+// forget forgets counters that are not held. Before the first map no node is in one, and a connection's counters are
+// those that the next reports have.
 func (m *Meter) forget(w Where) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.m, w)
+	if e := m.m[w]; e != nil && e.held == 0 {
+		if v := e.values(); v.empty() {
+			delete(m.m, w)
+		}
+	}
 }
 
 // common are the labels of all lines about a node. One that is not known is left out.

@@ -67,6 +67,12 @@ func TestCountersAreForgotten(t *testing.T) {
 	require.Contains(t, string(r.text), `node="gone",bucket="b"`)
 	r.sent()
 	require.Empty(t, m.report().text)
+	gone.Answered(Retrieval, ms) // a connection still counts
+	r = m.report()
+	require.Contains(t, string(r.text), `node="gone",bucket="b"`)
+	r.sent()
+	gone.Release()
+	require.Empty(t, m.report().text)
 	require.Empty(t, m.m)
 	for i := range mostCounters + 1 {
 		require.Equal(t, i < mostCounters, m.Of(Where{KV, fmt.Sprint("n:", i), "b"}) != nil)

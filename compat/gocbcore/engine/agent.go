@@ -32,12 +32,12 @@ type Agent struct {
 	views       *viewQueryComponent
 	http        *httpComponent
 	tracer      *tracerComponent
-	telemetry   *telemetryComponent
 }
 
 // client is what the agents of a group share.
 type client struct {
 	cluster  *core.Cluster
+	reporter *TelemetryReporter
 	access   *access
 	strategy *strategies
 	httpOnce sync.Once
@@ -63,10 +63,19 @@ func newClient(config *AgentConfig) (*client, error) {
 	}
 	strategies := newStrategies(config.DefaultRetryStrategy)
 	cluster, err := core.Open(context.Background(), cfg)
+	if unusable(err) {
+		logWarnf("There are no reports of application telemetry: %v", err)
+		cfg.Observe.AppTelemetry = core.AppTelemetryConfig{Disabled: true}
+		cluster, err = core.Open(context.Background(), cfg)
+	}
 	if err != nil {
 		return nil, wrapError(errInvalidArgument, err.Error())
 	}
-	return &client{cluster: cluster, access: acc, strategy: strategies}, nil
+	c := &client{
+		cluster: cluster, reporter: config.TelemetryConfig.TelemetryReporter, access: acc, strategy: strategies,
+	}
+	c.reporter.take(cluster)
+	return c, nil
 }
 
 // newAgent makes an agent of a client that is there.
@@ -75,9 +84,8 @@ func newAgent(config *AgentConfig, c *client) *Agent {
 	bucket := c.cluster.Bucket(config.BucketName)
 	a.kvMux = &kvMux{bucket: bucket}
 	a.tracer = newTracer(config, a.kvMux)
-	a.telemetry = newTelemetry(config, config.BucketName, a.kvMux)
 	a.crud = &crudComponent{
-		client: c, bucket: bucket, mux: a.kvMux, tracer: a.tracer, telemetry: a.telemetry,
+		client: c, bucket: bucket, mux: a.kvMux, tracer: a.tracer,
 		traced: config.TracerConfig.Tracer != nil, metered: config.MeterConfig.Meter != nil,
 	}
 	a.observe, a.stats = &observeComponent{a.crud}, &statsComponent{a.crud}
@@ -103,6 +111,7 @@ func (agent *Agent) Close() error {
 }
 
 func (c *client) close() error {
+	c.reporter.leave(c.cluster)
 	if c.http != nil {
 		c.http.CloseIdleConnections()
 	}

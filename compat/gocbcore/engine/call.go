@@ -15,13 +15,12 @@ import (
 
 // crudComponent runs the key-value operations of one bucket.
 type crudComponent struct {
-	client    *client
-	bucket    *core.Bucket
-	mux       *kvMux
-	tracer    *tracerComponent
-	telemetry *telemetryComponent
-	traced    bool // there is a tracer
-	metered   bool // there is a meter
+	client  *client
+	bucket  *core.Bucket
+	mux     *kvMux
+	tracer  *tracerComponent
+	traced  bool // there is a tracer
+	metered bool // there is a meter
 }
 
 // target is what most operations name.
@@ -62,8 +61,6 @@ type kvCall struct {
 	name    string
 	cmd     memd.CmdCode
 	inserts bool // a document that is there is an error
-	writes  bool
-	durable bool
 	late    bool // its deadline has passed: nothing is sent
 	blocks  bool // the program's callback may: it does not run on the connection's reader
 	key     []byte
@@ -76,7 +73,7 @@ type kvCall struct {
 
 func (c *crudComponent) begin(name string, cmd memd.CmdCode, t *target) *kvCall {
 	k := &kvCall{c: c, name: name, cmd: cmd, key: t.key}
-	if c.metered || c.telemetry.reports() {
+	if c.metered {
 		k.began = time.Now()
 	}
 	if c.traced && !silent(t.trace) {
@@ -142,9 +139,6 @@ func (k *kvCall) observed() bool { return k.own != nil || k.spans != nil || !k.b
 
 func (k *kvCall) succeeded(r facts) {
 	k.ended(r, true)
-	if !k.began.IsZero() {
-		k.report(telemetryOutcomeSuccess, r.Endpoint())
-	}
 	k.finish()
 }
 
@@ -154,14 +148,10 @@ func (k *kvCall) failed(err error) error {
 		return made
 	}
 	var last kv.Result
-	outcome := telemetryOutcomeError
 	if e, ok := err.(*kv.Error); ok { //nolint:errorlint // it is one as a rule
-		last, outcome = kv.ResultOf(e), outcomeOf(e)
+		last = kv.ResultOf(e)
 	}
 	k.ended(last, false)
-	if !k.began.IsZero() {
-		k.report(outcome, last.Endpoint())
-	}
 	k.finish()
 	return made
 }

@@ -106,7 +106,7 @@ func (c *crudComponent) Delete(o DeleteOptions, cb DeleteCallback) (PendingOp, e
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Delete", memd.CmdDelete, &t)
-	k.write(uint64(o.Cas), o.DurabilityLevel)
+	k.cas = uint64(o.Cas)
 	op := kv.Remove{
 		Common: k.common(&t), Key: o.Key, CAS: uint64(o.Cas), Durability: level(o.DurabilityLevel),
 	}
@@ -115,10 +115,6 @@ func (c *crudComponent) Delete(o DeleteOptions, cb DeleteCallback) (PendingOp, e
 		res.Internal.ResourceUnits = units(r.Units())
 		return res
 	}, cb)
-}
-
-func (k *kvCall) write(cas uint64, l memd.DurabilityLevel) {
-	k.cas, k.writes, k.durable = cas, true, l != 0
 }
 
 func stored(_ *kvCall, r kv.MutationResult) *StoreResult {
@@ -133,7 +129,6 @@ func (c *crudComponent) Add(o AddOptions, cb StoreCallback) (PendingOp, error) {
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Add", memd.CmdAdd, &t)
-	k.write(0, o.DurabilityLevel)
 	k.inserts = true
 	return run(k, kv.Insert{
 		Common: k.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
@@ -147,7 +142,6 @@ func (c *crudComponent) Set(o SetOptions, cb StoreCallback) (PendingOp, error) {
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Set", memd.CmdSet, &t)
-	k.write(0, o.DurabilityLevel)
 	return run(k, kv.Upsert{
 		Common: k.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
 		Expiry: expiryOf(o.Expiry), PreserveExpiry: o.PreserveExpiry, Durability: level(o.DurabilityLevel),
@@ -160,7 +154,7 @@ func (c *crudComponent) Replace(o ReplaceOptions, cb StoreCallback) (PendingOp, 
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Replace", memd.CmdReplace, &t)
-	k.write(uint64(o.Cas), o.DurabilityLevel)
+	k.cas = uint64(o.Cas)
 	return run(k, kv.Replace{
 		Common: k.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
 		CAS: uint64(o.Cas), Expiry: expiryOf(o.Expiry), PreserveExpiry: o.PreserveExpiry,
@@ -180,7 +174,7 @@ func (c *crudComponent) Append(o AdjoinOptions, cb AdjoinCallback) (PendingOp, e
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Append", memd.CmdAppend, &t)
-	k.write(uint64(o.Cas), o.DurabilityLevel)
+	k.cas = uint64(o.Cas)
 	return run(k, kv.Append{
 		Common: k.common(&t), Key: o.Key, Value: o.Value, CAS: uint64(o.Cas), PreserveExpiry: o.PreserveExpiry,
 		Durability: level(o.DurabilityLevel),
@@ -193,7 +187,7 @@ func (c *crudComponent) Prepend(o AdjoinOptions, cb AdjoinCallback) (PendingOp, 
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Prepend", memd.CmdPrepend, &t)
-	k.write(uint64(o.Cas), o.DurabilityLevel)
+	k.cas = uint64(o.Cas)
 	return run(k, kv.Prepend{
 		Common: k.common(&t), Key: o.Key, Value: o.Value, CAS: uint64(o.Cas), PreserveExpiry: o.PreserveExpiry,
 		Durability: level(o.DurabilityLevel),
@@ -227,7 +221,6 @@ func (c *crudComponent) Increment(o CounterOptions, cb CounterCallback) (Pending
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Increment", memd.CmdIncrement, &t)
-	k.write(0, o.DurabilityLevel)
 	return run(k, kv.Increment{
 		Common: k.common(&t), Key: o.Key, Delta: o.Delta, Initial: first, Expiry: expiryOf(o.Expiry),
 		PreserveExpiry: o.PreserveExpiry, Durability: level(o.DurabilityLevel),
@@ -244,7 +237,6 @@ func (c *crudComponent) Decrement(o CounterOptions, cb CounterCallback) (Pending
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Decrement", memd.CmdDecrement, &t)
-	k.write(0, o.DurabilityLevel)
 	return run(k, kv.Decrement{
 		Common: k.common(&t), Key: o.Key, Delta: o.Delta, Initial: first, Expiry: expiryOf(o.Expiry),
 		PreserveExpiry: o.PreserveExpiry, Durability: level(o.DurabilityLevel),

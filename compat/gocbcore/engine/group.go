@@ -3,7 +3,6 @@
 package gocbcore
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,13 +182,7 @@ func (ag *AgentGroup) ReconfigureSecurity(opts ReconfigureSecurityOptions) error
 
 // Reauthenticate sends tokens anew over the connections that are open.
 func (ag *AgentGroup) Reauthenticate(opts ReauthenticateOptions) error {
-	var errs []error
-	for _, a := range ag.all() {
-		if err := a.Reauthenticate(opts); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return ag.clusterAgent.Reauthenticate(opts) // of all agents: they have one client
 }
 
 // AgentGroupInternal has what gocb asks for beside the API.

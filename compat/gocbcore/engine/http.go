@@ -103,12 +103,20 @@ func (n *httpComponent) failed(ctx context.Context, cancel context.CancelFunc, c
 	}
 	info, _ := retry.InfoOf(err)
 	endpoint := req.Endpoint
+	var e *core.RequestError
+	var cause error
+	if errors.As(err, &e) {
+		cause = e.Cause
+		if e.Endpoint != "" {
+			endpoint = n.client.scheme() + e.Endpoint
+		}
+	}
 	c.ended(req.UniqueID, addressOf(endpoint), info.Retries())
-	if e := n.canceled(ctx, err); e != nil {
-		cb(nil, e)
+	if ended := n.canceled(ctx, err); ended != nil {
+		cb(nil, ended)
 		return
 	}
-	inner := c.inner(failure{cberr.KindOf(err), addressOf(endpoint), info, err}, err.Error())
+	inner := c.inner(failure{cberr.KindOf(err), addressOf(endpoint), info, err, cause}, err.Error())
 	cb(nil, &HTTPError{
 		InnerError: inner, UniqueID: req.UniqueID, Endpoint: endpoint, RetryReasons: reasonsOf(info.InOrder()),
 		RetryAttempts: uint32(info.Retries()),

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/couchbase/gocbcore/v10/memd"
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/kv"
 	ccmemd "github.com/couchcore/couchcore/memd"
 )
@@ -59,7 +58,6 @@ func (c *crudComponent) SetMeta(o SetMetaOptions, cb SetMetaCallback) (PendingOp
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("SetMeta", memd.CmdSetMeta, &t)
-	k.write(0, 0)
 	return run(k, kv.SetWithMeta{
 		Common: k.common(&t), Key: o.Key, Value: o.Value, Datatype: ccmemd.Datatype(o.Datatype),
 		Meta: metaOf(o.Options, o.Flags, o.Expiry, o.RevNo, o.Cas, o.Extra),
@@ -76,7 +74,6 @@ func (c *crudComponent) DeleteMeta(o DeleteMetaOptions, cb DeleteMetaCallback) (
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("DeleteMeta", memd.CmdDelMeta, &t)
-	k.write(0, 0)
 	return run(k, kv.DeleteWithMeta{
 		Common: k.common(&t), Key: o.Key, Value: o.Value, Datatype: ccmemd.Datatype(o.Datatype),
 		Meta: metaOf(o.Options, o.Flags, o.Expiry, o.RevNo, o.Cas, o.Extra),
@@ -245,15 +242,4 @@ func (c *collectionsComponent) GetAllCollectionManifests(o GetAllCollectionManif
 		}
 		cb(res, nil)
 	}), nil
-}
-
-// outcomeOf is how a failed call counts in reports to the cluster.
-func outcomeOf(e *kv.Error) telemetryOutcome {
-	switch {
-	case errors.Is(e.Err, cberr.Timeout):
-		return telemetryOutcomeTimedout
-	case errors.Is(e.Err, cberr.RequestCanceled):
-		return telemetryOutcomeCanceled
-	}
-	return telemetryOutcomeError
 }

@@ -118,7 +118,7 @@ func (c *serviceCall) queryError(ctx context.Context, err error, r *query.Reques
 		out.InnerError = kindError(err)
 		return out, "", 0
 	}
-	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "query error")
+	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err, e.Cause}, "query error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
 	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	var list []json.RawMessage
@@ -210,7 +210,7 @@ func (c *serviceCall) analyticsError(ctx context.Context, err error, r *analytic
 		out.InnerError = kindError(err)
 		return out, "", 0
 	}
-	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "analytics error")
+	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err, e.Cause}, "analytics error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
 	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	for _, said := range e.Errors {

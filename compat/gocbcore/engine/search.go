@@ -79,7 +79,7 @@ func (c *serviceCall) searchError(ctx context.Context, err error, index string, 
 		out.InnerError = kindError(err)
 		return out, "", 0
 	}
-	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "search error")
+	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err, e.Cause}, "search error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
 	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	return out, e.Endpoint, e.Retry.Retries()
@@ -148,7 +148,7 @@ func (c *serviceCall) viewError(ctx context.Context, err error, r *views.Request
 		out.InnerError = kindError(err)
 		return out, "", 0
 	}
-	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "view error")
+	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err, e.Cause}, "view error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
 	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	for _, said := range e.Errors {

@@ -60,6 +60,15 @@ type failure struct {
 	endpoint string
 	retry    retry.Info
 	err      error
+	cause    error // what the last attempt met, nil where the answer says it all
+}
+
+// with is an error of gocbcore's with the cause, of which gocbcore says nothing.
+func (f failure) with(err error) error {
+	if f.cause == nil {
+		return err
+	}
+	return wrapError(err, f.cause.Error())
 }
 
 // inner is the error that a service's error is about; fallback is for a failure that gocbcore has no name for.
@@ -76,12 +85,13 @@ func (c *serviceCall) inner(f failure, fallback string) error {
 		if f.kind == cberr.AmbiguousTimeout {
 			t.InnerError = errAmbiguousTimeout
 		}
+		t.InnerError = f.with(t.InnerError)
 		return t
 	case f.kind == cberr.FeatureNotAvailable:
 		return wrapError(errFeatureNotAvailable, f.err.Error())
 	}
 	if e, ok := kinds[f.kind]; ok {
-		return e
+		return f.with(e)
 	}
 	return wrapError(errors.New(fallback), f.kind.Error())
 }

@@ -37,7 +37,7 @@ func clusterConfig(config *AgentConfig) (core.Config, *access, error) {
 		Observe: core.ObserveConfig{
 			Log: newLog(), NoThresholdReport: true, // gocb makes one of its own, of spans
 			NoOrphanReport: !config.OrphanReporterConfig.Enabled,
-			AppTelemetry:   core.AppTelemetryConfig{Disabled: true}, // gocbcore's own reporter tells
+			AppTelemetry:   config.TelemetryConfig.TelemetryReporter.settings(),
 			OrphanInterval: config.OrphanReporterConfig.ReportInterval,
 			OrphanSample:   config.OrphanReporterConfig.SampleSize,
 		},

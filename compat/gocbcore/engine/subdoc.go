@@ -86,7 +86,7 @@ func (c *crudComponent) MutateIn(o MutateInOptions, cb MutateInCallback) (Pendin
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("MutateIn", memd.CmdSubDocMultiMutation, &t)
-	k.write(uint64(o.Cas), o.DurabilityLevel)
+	k.cas = uint64(o.Cas)
 	op := kv.MutateIn{
 		Common: k.common(&t), Key: o.Key, Specs: specs, Expiry: expiryOf(o.Expiry), CAS: uint64(o.Cas),
 		Durability: level(o.DurabilityLevel), PreserveExpiry: o.PreserveExpiry,

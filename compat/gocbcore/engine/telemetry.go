@@ -2,45 +2,82 @@
 
 package gocbcore
 
-import "time"
+import (
+	"errors"
+	"sync"
 
-// What the kept parts of gocbcore's telemetry ask of a cluster map.
-type (
-	routeConfig struct {
-		appTelemetryEpList routeEndpoints
-	}
-	routeConfigWatcher interface {
-		OnNewRouteConfig(*routeConfig)
-	}
-	configManager interface {
-		AddConfigWatcher(routeConfigWatcher)
-		labels() ClusterLabels
-	}
+	"github.com/couchcore/couchcore/core"
 )
 
-// newTelemetry reports to the endpoint that the program has named. Those of cluster maps are not used.
-func newTelemetry(config *AgentConfig, bucket string, mux *kvMux) *telemetryComponent {
-	return newTelemetryComponent(telemetryComponentProps{
-		reporter: config.TelemetryConfig.TelemetryReporter, auth: config.SecurityConfig.Auth, cfgMgr: mux,
-		agent: agentName(config.UserAgent), bucketName: bucket,
-	})
+// TelemetryReporter lets the clients whose configuration has it report to the cluster, where that asks for it, or to
+// the endpoint of its own. Each client counts its own attempts, and has a connection of its own to report them over.
+type TelemetryReporter struct {
+	config core.AppTelemetryConfig
+
+	lock    sync.Mutex
+	closed  bool
+	clients map[*core.Cluster]struct{}
 }
 
-// AddConfigWatcher implements configManager. Reports go to the endpoint of the configuration alone.
-func (m *kvMux) AddConfigWatcher(routeConfigWatcher) {}
+// CreateTelemetryReporter makes a reporter. It connects when a client is made with it.
+func CreateTelemetryReporter(cfg TelemetryReporterConfig) *TelemetryReporter {
+	return &TelemetryReporter{
+		config: core.AppTelemetryConfig{
+			Endpoint: cfg.ExternalEndpoint, Backoff: max(cfg.Backoff, 0), PingInterval: max(cfg.PingInterval, 0),
+			PingTimeout: max(cfg.PingTimeout, 0),
+		},
+		clients: map[*core.Cluster]struct{}{},
+	}
+}
 
-// reports says whether there are reports to the cluster.
-func (tc *telemetryComponent) reports() bool { return tc.TelemetryEnabled() && tc.reporter.started() }
+// Close ends the reports of all clients.
+func (t *TelemetryReporter) Close() {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.closed = true
+	for c := range t.clients {
+		c.EndAppTelemetry()
+	}
+	clear(t.clients)
+}
 
-// report counts the end of a call.
-func (k *kvCall) report(outcome telemetryOutcome, endpoint string) {
-	if !k.c.telemetry.reports() || endpoint == "" {
+// settings are what a client is made with. Without a reporter it tells nothing.
+func (t *TelemetryReporter) settings() core.AppTelemetryConfig {
+	if t == nil {
+		return core.AppTelemetryConfig{Disabled: true}
+	}
+	return t.config
+}
+
+// take ends the reports of a client with the reporter.
+func (t *TelemetryReporter) take(c *core.Cluster) {
+	if t == nil {
 		return
 	}
-	k.c.telemetry.RecordOp(outcome, telemetryOperationAttributes{
-		duration: time.Since(k.began), node: hostOf(endpoint), service: MemdService,
-		durable: k.durable, mutation: k.writes,
-	})
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if t.closed {
+		c.EndAppTelemetry()
+		return
+	}
+	t.clients[c] = struct{}{}
+}
+
+// leave forgets a client, which closes.
+func (t *TelemetryReporter) leave(c *core.Cluster) {
+	if t == nil {
+		return
+	}
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	delete(t.clients, c)
+}
+
+// unusable reports whether a configuration is refused for the endpoint of its reporter. gocbcore goes on without
+// reports then.
+func unusable(err error) bool {
+	var e *core.ConfigError
+	return errors.As(err, &e) && e.Field == "Observe.AppTelemetry.Endpoint"
 }
 
 // newTracer makes what makes spans and durations.
@@ -53,6 +90,11 @@ func newTracer(config *AgentConfig, mux *kvMux) *tracerComponent {
 	}
 	tc.meter.getClusterLabelsFn = tc.ClusterLabels
 	return tc
+}
+
+// configManager is what the kept parts of gocbcore's tracing ask of a cluster map.
+type configManager interface {
+	labels() ClusterLabels
 }
 
 // ClusterLabels are the uuid and the name of the cluster.
