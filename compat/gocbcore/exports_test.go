@@ -50,12 +50,24 @@ func TestTheAPIIsWhole(t *testing.T) {
 // are.
 func exports(t *testing.T, module string) map[string]string {
 	t.Helper()
-	pkg, err := importsOf(t, module).Import(gocbcore.Module)
-	require.NoError(t, err)
-	all := map[string]string{}
+	all, from := map[string]string{}, importsOf(t, module)
+	for prefix, path := range publicPackages {
+		pkg, err := from.Import(path)
+		require.NoError(t, err)
+		exportsOf(pkg, prefix, all)
+	}
+	return all
+}
+
+// publicPackages are gocbcore's, by what stands before their names here.
+var publicPackages = map[string]string{
+	"": gocbcore.Module, "memd.": gocbcore.Module + "/memd", "connstr.": gocbcore.Module + "/connstr",
+}
+
+func exportsOf(pkg *types.Package, prefix string, all map[string]string) {
 	note := func(name string, o types.Object) {
 		if o.Exported() {
-			all[name] = typeOf(o.Type())
+			all[prefix+name] = typeOf(o.Type())
 		}
 	}
 	for _, name := range pkg.Scope().Names() {
@@ -65,9 +77,9 @@ func exports(t *testing.T, module string) map[string]string {
 		}
 		switch o := o.(type) {
 		case *types.Const:
-			all[name] = o.Val().ExactString()
+			all[prefix+name] = o.Val().ExactString()
 		case *types.TypeName:
-			all[name] = "type"
+			all[prefix+name] = "type"
 			for _, of := range []types.Type{o.Type(), types.NewPointer(o.Type())} {
 				for m := range types.NewMethodSet(of).Methods() {
 					note(name+"."+m.Obj().Name(), m.Obj())
@@ -82,7 +94,6 @@ func exports(t *testing.T, module string) map[string]string {
 			note(name, o)
 		}
 	}
-	return all
 }
 
 // typeOf is a type in words, without the names of parameters.

@@ -42,12 +42,16 @@ func TestDirectUsersCompile(t *testing.T) {
 		t.Skipf("set %s to a directory with clones", usersVariable)
 	}
 	from := &known{Importer: importsOf(t, assembled(t, newest())), made: map[string]*types.Package{}}
+	from.names = namesOf(t, from.Importer)
+	var list []string
 	for name, dcp := range users {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(root, name)
 			var compile, lack []string
 			for _, folder := range folders(t, dir) {
-				complaints := from.check(t, filepath.Join(dir, folder))
+				complaints, used := from.check(t, filepath.Join(dir, folder))
+				require.NotEmpty(t, used, folder)
+				list = append(list, name+" "+folder+": "+strings.Join(used, " "))
 				for _, c := range complaints {
 					known := slices.ContainsFunc(dcpNames, func(n string) bool { return strings.Contains(c, n) })
 					require.True(t, known, "%s: %s", folder, c)
@@ -63,6 +67,12 @@ func TestDirectUsersCompile(t *testing.T) {
 			require.NotEmpty(t, append(compile, lack...))
 		})
 	}
+	slices.Sort(list)
+	text := wrapped(list)
+	if *updateUsers {
+		require.NoError(t, os.WriteFile(usersFile, []byte(text), 0o600))
+	}
+	require.Equal(t, readFile(t, usersFile), text, "go test -run TestDirectUsersCompile -update-users writes it")
 }
 
 // folders are those of which a file that is no test imports gocbcore.
@@ -90,7 +100,8 @@ func folders(t *testing.T, dir string) (list []string) {
 // known imports what gocb needs; any other package is empty.
 type known struct {
 	types.Importer
-	made map[string]*types.Package
+	made  map[string]*types.Package
+	names map[types.Object]string // of gocbcore's
 }
 
 // Import implements types.Importer.
@@ -105,15 +116,18 @@ func (k *known) Import(name string) (*types.Package, error) {
 	return k.made[name], nil
 }
 
-// check gives what the type checker says of gocbcore about a package's files.
-func (k *known) check(t *testing.T, dir string) (complaints []string) {
+// check gives what the type checker says of gocbcore about a package's files, and the names of gocbcore's that they
+// use.
+func (k *known) check(t *testing.T, dir string) (complaints, used []string) {
 	t.Helper()
 	set := token.NewFileSet()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)
 	var files []*ast.File
+	system := build.Default
+	system.BuildTags = []string{"vectors", "enterprise"}
 	for _, name := range names {
-		if fits, err := build.Default.MatchFile(dir, filepath.Base(name)); err != nil || !fits ||
+		if fits, err := system.MatchFile(dir, filepath.Base(name)); err != nil || !fits ||
 			strings.HasSuffix(name, "_test.go") {
 			continue
 		}
@@ -127,6 +141,13 @@ func (k *known) check(t *testing.T, dir string) (complaints []string) {
 			complaints = append(complaints, said.Msg)
 		}
 	}}
-	_, _ = c.Check(filepath.Base(dir), set, files, nil)
-	return complaints
+	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
+	_, _ = c.Check(filepath.Base(dir), set, files, &info)
+	for _, o := range info.Uses {
+		if name := k.names[o]; name != "" && !slices.Contains(used, name) {
+			used = append(used, name)
+		}
+	}
+	slices.Sort(used)
+	return complaints, used
 }
