@@ -61,6 +61,22 @@ func oneOf(texts ...string) check {
 	}
 }
 
+// onlyTrue can be switched on, and never off again.
+func onlyTrue(text string) (any, string) {
+	if text != "true" {
+		return nil, "Only accepted value is 'true'."
+	}
+	return true, ""
+}
+
+// isHidden is a secret, of which only its presence is read back.
+func isHidden(text string) (any, string) {
+	if text == "" {
+		return "", ""
+	}
+	return "**********", ""
+}
+
 // isList is a list of texts with commas between them.
 func isList(text string) (any, string) {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }), ""

@@ -4,7 +4,10 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,13 +155,25 @@ func (x *call) writeAutoCompaction() {
 	for k, v := range old {
 		next[k] = v
 	}
+	interval := x.s.pages["/settings/autoCompaction"]["purgeInterval"]
+	if interval == nil {
+		interval = 3
+	}
 	for name := range x.form {
 		v, _ := looseValue(x.form.Get(name))
-		if !strings.HasPrefix(name, "allowedTimePeriod") {
+		switch {
+		case name == "purgeInterval":
+			days, err := strconv.ParseFloat(x.form.Get(name), 64)
+			if err != nil || days < 0.01 || days > 60 {
+				x.wrong(fields{name: "metadata purge interval must be a number between 0.01 and 60"})
+				return
+			}
+			interval = days
+		case !strings.HasPrefix(name, "allowedTimePeriod"):
 			put(next, name, v)
 		}
 	}
-	x.s.pages["/settings/autoCompaction"] = object{"autoCompactionSettings": next, "purgeInterval": 3}
+	x.s.pages["/settings/autoCompaction"] = object{"autoCompactionSettings": next, "purgeInterval": interval}
 	x.done()
 }
 
@@ -168,6 +183,45 @@ func (x *call) listLogs() { x.send(object{"list": []any{}}) }
 func (x *call) listEvents() { x.send(object{"events": []any{}}) }
 
 func (x *call) listProfiles() { x.send(object{"roles": object{}}) }
+
+// joinCluster is refused: the node is a member of a cluster already.
+func (x *call) joinCluster() {
+	x.json(http.StatusBadRequest, []string{
+		"Node is already provisioned. To join use controller/addNode api of the cluster",
+	})
+}
+
+// backUpUsers are accounts and groups in the form that a restore takes, without passwords.
+func (x *call) backUpUsers() {
+	users, groups := []object{}, []object{}
+	people := x.people()
+	for i := range people {
+		p := &people[i]
+		users = append(users, object{
+			"id": p.name, "domain": p.domain, "name": p.fullName, "roles": texts(p.grants),
+			"groups": append([]string{}, p.groups...), "auth": object{},
+		})
+	}
+	x.s.mu.Lock()
+	for _, name := range slices.Sorted(maps.Keys(x.s.groups)) {
+		groups = append(groups, object{"name": name, "roles": texts(x.s.groups[name].grants)})
+	}
+	x.s.mu.Unlock()
+	v := x.version()
+	x.send(object{
+		"version": "1", "compat_version": fmt.Sprintf("%d.%d", v.Major, v.Minor),
+		"admin": object{"id": x.cluster().Admin, "auth": object{}}, "users": users, "groups": groups,
+	})
+}
+
+// texts are roles as forms have them.
+func texts(grants []grant) []string {
+	out := []string{}
+	for _, g := range grants {
+		out = append(out, g.text())
+	}
+	return out
+}
 
 // createReplication is refused: no cluster is known to replicate to.
 func (x *call) createReplication() {

@@ -147,6 +147,7 @@ func userRows() []route {
 		{"PUT", groupPath, writeUsers, (*call).putGroup},
 		{"DELETE", groupPath, writeUsers, (*call).dropGroup},
 		{"GET", "/settings/rbac/profiles", readUsers, (*call).listProfiles},
+		{"GET", "/settings/rbac/backup", readSecurity, (*call).backUpUsers},
 		{"POST", "/controller/changePassword", login, (*call).changePassword},
 	}
 }
@@ -155,6 +156,8 @@ func clusterRows() []route {
 	return []route{
 		{"POST", "/clusterInit", setUp, (*call).initCluster},
 		{"POST", "/nodeInit", setUp, (*call).initNode},
+		{"POST", "/node/controller/doJoinCluster", setUp, (*call).joinCluster},
+		{"POST", "/controller/hardResetNode", "cluster.admin.reset!write", (*call).accept},
 		{"POST", "/node/controller/rename", setUp, (*call).renameNode},
 		{"POST", "/node/controller/setupServices", setUp, (*call).setupServices},
 		{"POST", "/node/controller/setupNetConfig", setUp, (*call).accept},
@@ -209,6 +212,7 @@ func otherRows() []route {
 		{"GET", "/_prometheusMetricsHigh", localStats, (*call).metrics},
 		{"GET", "/_metering", localStats, (*call).metrics},
 		{"GET", poolPath + "/stats/range/{rest...}", rangeStats, (*call).statsRange},
+		{"POST", poolPath + "/stats/range", rangeStats, (*call).statsRanges},
 	}
 }
 

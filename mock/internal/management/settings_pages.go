@@ -268,7 +268,19 @@ var pages = []page{
 	},
 	{
 		path: "/settings/developerPreview", read: login, write: "cluster.admin.setup!write",
-		settings: []setting{{"enabled", false, oneOf("true")}},
+		settings: []setting{{"enabled", false, onlyTrue}},
+	},
+	{
+		path: "/settings/license", read: "cluster.admin.license!read", write: "cluster.admin.license!write",
+		answers: true,
+		settings: []setting{
+			{"reporting_enabled", false, isBool},
+			{"reporting_interval", 3_600_000, isInt(60_000, math.MaxInt64)},
+			{"contract_id", "", isText},
+			{"customer_token", "", isHidden},
+			{"reporting_endpoint", "https://ph.couchbase.net/odp", nil},
+			{"reporting_timeout", 5000, nil},
+		},
 	},
 	{
 		path: "/settings/appTelemetry", read: "cluster.settings.metrics!read", write: "cluster.settings.metrics!write",

@@ -13,10 +13,10 @@ type since struct {
 }
 
 var newerParts = []since{
-	{7, 0, []string{" " + scopesPath, " /settings/metrics", " " + poolPath + "/stats/range/"}, nil},
+	{7, 0, []string{" " + scopesPath, " /settings/metrics", " " + poolPath + "/stats/range"}, nil},
 	{7, 1, []string{" " + poolPath + "/trustedCAs", "POST /node/controller/loadTrustedCAs"}, nil},
 	{7, 2, []string{"PATCH " + collectionPath}, nil},
-	{7, 6, []string{" /settings/resourceManagement", " /settings/dataService"}, []string{
+	{7, 6, []string{" /settings/resourceManagement", " /settings/dataService", " /settings/rbac/backup"}, []string{
 		"queryNodeQuota", "queryUseReplica", "queryNodeQuotaValPercent", "queryNumCpus", "queryCompletedMaxPlanSize",
 		"enableShardAffinity", "disableMaxCount",
 	}},

@@ -1,7 +1,10 @@
 package management
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -68,6 +71,39 @@ func (x *call) statsDirectory() { x.send(object{"blocks": []any{}}) }
 // statsRange answers a query of metrics over time: one line with one value for a metric that metrics has.
 func (x *call) statsRange() {
 	name, _, _ := strings.Cut(x.value("rest"), "/")
+	x.send(x.rangeOf(name))
+}
+
+// statsRanges is statsRange for several statistics in one request. A label that is not the name is not looked at.
+func (x *call) statsRanges() {
+	var wanted []struct {
+		Metric []struct {
+			Label string `json:"label"`
+			Value string `json:"value"`
+		} `json:"metric"`
+	}
+	switch text := bytes.TrimSpace(x.payload); {
+	case !json.Valid(text):
+		x.json(http.StatusBadRequest, object{"errors": []object{{"_": "Invalid Json"}}})
+		return
+	case json.Unmarshal(text, &wanted) != nil || text[0] != '[':
+		x.json(http.StatusBadRequest, object{"errors": []object{{"_": "A Json array must be specified."}}})
+		return
+	}
+	out := []object{}
+	for _, w := range wanted {
+		name := ""
+		for _, m := range w.Metric {
+			if m.Label == "name" {
+				name = m.Value
+			}
+		}
+		out = append(out, x.rangeOf(name))
+	}
+	x.send(out)
+}
+
+func (x *call) rangeOf(name string) object {
 	now := time.Now().Unix()
 	lines := []object{}
 	for _, m := range x.metricLines() {
@@ -75,7 +111,7 @@ func (x *call) statsRange() {
 			lines = append(lines, object{"metric": m.labels, "values": [][2]any{{now, fmt.Sprint(m.value)}}})
 		}
 	}
-	x.send(object{"data": lines, "errors": []any{}, "startTimestamp": now, "endTimestamp": now})
+	return object{"data": lines, "errors": []any{}, "startTimestamp": now, "endTimestamp": now}
 }
 
 // metric is a line of the text that Prometheus reads.
