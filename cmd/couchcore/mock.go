@@ -37,6 +37,7 @@ type mockCmd struct {
 	Gocaves          bool     `name:"gocaves" help:"As the first flag: take the rest of the line as gocaves' command line, --control-port=N and so on (default: no)."`
 	Control          string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the control API listens, a loopback address; port 0 takes a free one (default: 127.0.0.1:0)."`
 	Console          bool     `help:"Serve a page at /console/ of the control API that shows nodes, vbuckets, requests and connections, with buttons for faults and topology (default: no)."`
+	Setup            string   `placeholder:"FILE|JSON" help:"What else the cluster begins with, as a JSON object or a file of one: services, versions and users of their own and so on, see docs/testing.md."`
 	Fixtures         []string `placeholder:"FILE|DIR" help:"Load data from a file or a folder, see docs/testing.md; may be repeated. The control API can load files of the first folder again."`
 	Frames           int      `default:"16384" help:"How many requests the log of frames keeps, and how many mutations each bucket's log of them (default: 16384)."`
 	Journal          string   `placeholder:"FILE" help:"Append a line of JSON there for each request for a document and each mutation."`
@@ -108,6 +109,23 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 		}
 	default:
 		return nil, nil, usagef("mock: %d times --server-version for %d nodes", len(c.ServerVersion), c.Nodes)
+	}
+	if c.Setup != "" {
+		setup, err := readSetup(c.Setup)
+		if err != nil {
+			return nil, nil, err
+		}
+		more, names, err := setup.options()
+		switch {
+		case err != nil:
+			return nil, nil, usagef("mock: --setup: %v", err)
+		case names != nil && len(c.Bucket) > 0:
+			return nil, nil, usagef("mock: --setup has buckets, and --bucket is given too")
+		}
+		opts = append(opts, more...)
+		if names != nil {
+			return opts, names, nil
+		}
 	}
 	buckets := c.Bucket
 	if len(buckets) == 0 {

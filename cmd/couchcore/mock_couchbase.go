@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -40,6 +41,9 @@ func (a *app) couchbaseMock(args []string) error {
 	for _, b := range line.Buckets {
 		names = append(names, b.Name)
 	}
+	if line.Beer && !slices.Contains(names, couchbasemock.BeerBucket) {
+		names = append(names, couchbasemock.BeerBucket)
+	}
 	c := &mockCmd{
 		Username: mock.DefaultUser, Password: mock.DefaultPassword, Control: "127.0.0.1:0",
 		HarakiriMonitor: line.Monitor,
@@ -55,6 +59,11 @@ func (a *app) prepareCouchbaseMock(m *mock.Cluster, line *couchbasemock.Argument
 	if !line.CCCP && len(line.Buckets) > 0 {
 		if err := m.SetConfigOverKV("", false); err != nil {
 			return err
+		}
+	}
+	if line.Beer {
+		if err := m.Load(couchbasemock.BeerSample()); err != nil {
+			return fmt.Errorf("mock: %w", err)
 		}
 	}
 	if line.Docs != "" {

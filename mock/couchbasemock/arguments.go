@@ -20,6 +20,7 @@ type Arguments struct {
 	Buckets  []BucketArgument
 	Monitor  string // host and port of the process that watches this one
 	Docs     string // a ZIP file with documents for the bucket "default"
+	Beer     bool   // a bucket beer-sample with documents, see BeerSample
 	CCCP     bool   // nodes give out the configuration over key-value from the start
 	Debug    bool
 	Help     bool
@@ -49,9 +50,7 @@ var options = []option{
 	{"replicas", 'R', true, number(func(a *Arguments) *int { return &a.Replicas }, 0, 3)},
 	{"buckets", 'b', true, buckets},
 	{"harakiri-monitor", 0, true, func(a *Arguments, v string) error { a.Monitor = v; return nil }},
-	{"with-beer-sample", 'S', false, func(*Arguments, string) error {
-		return fmt.Errorf("the mock brings no sample data: load a file with --docs")
-	}},
+	{"with-beer-sample", 'S', false, func(a *Arguments, _ string) error { a.Beer = true; return nil }},
 	{"docs", 'D', true, func(a *Arguments, v string) error { a.Docs = v; return nil }},
 	{"empty", 'E', false, func(a *Arguments, _ string) error { a.Buckets = nil; return nil }},
 	{"cccp", 'c', false, func(a *Arguments, _ string) error { a.CCCP = true; return nil }},
@@ -167,7 +166,7 @@ func (o *option) apply(a *Arguments, value string) error {
 }
 
 // samples are the buckets that a client may have made, without a password, by POST /sampleBuckets/install.
-var samples = []string{"beer-sample", "gamesim-sample", "travel-sample"}
+var samples = []string{BeerBucket, "gamesim-sample", "travel-sample"}
 
 // Options are those of the cluster that the arguments describe: the administrator Administrator with the password
 // "password", and for each bucket an account of its name, with its password; those of samples have an account before
@@ -181,6 +180,9 @@ func (a *Arguments) Options() []mock.Option {
 	for _, name := range samples {
 		if !slices.ContainsFunc(a.Buckets, func(b BucketArgument) bool { return b.Name == name }) {
 			opts, open = append(opts, mock.User(name, "", name)), append(open, name)
+			if name == BeerBucket && a.Beer {
+				opts = append(opts, mock.Bucket(name, 0))
+			}
 		}
 	}
 	for _, b := range a.Buckets {

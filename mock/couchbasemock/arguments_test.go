@@ -36,7 +36,7 @@ func TestItsCommandLine(t *testing.T) {
 	for line, why := range map[string]string{
 		"--nodes": "needs a value", "-n": "needs a value", "--nodes x": "1 to 64", "-v 3": "a power of two",
 		"--odd": "no option --odd", "-x": "no option -x", "word": "not an option", "--cccp=1": "takes no value",
-		"--buckets :pw": "name:password:type", "-b a:b:c:d": "name:password:type", "-S": "--docs",
+		"--buckets :pw": "name:password:type", "-b a:b:c:d": "name:password:type",
 		"--port 70000": "65535",
 	} {
 		_, err := couchbasemock.ParseArguments(strings.Fields(line))
