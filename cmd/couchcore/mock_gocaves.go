@@ -32,6 +32,10 @@ func (a *app) gocaves(args []string) error {
 	if err != nil {
 		return usagef("mock: %v", err)
 	}
+	if line.Help {
+		_, err := fmt.Fprint(a.stdout, gocaves.HelpText())
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := gocaves.New(mock.Views(viewjs.New(viewjs.Options{})))

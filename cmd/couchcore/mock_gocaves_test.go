@@ -39,6 +39,9 @@ func TestMockIsGocaves(t *testing.T) {
 	require.NoError(t, nc.Close())
 	require.Equal(t, exitOK, <-code)
 
+	help := couchcore("mock", "--gocaves", "--help")
+	require.Equal(t, exitOK, help.code)
+	require.Contains(t, help.stdout, "--mock-only")
 	for _, args := range [][]string{{"--gocaves"}, {"--gocaves", "--link-addr=x"}, {"--nodes", "1", "--gocaves"}} {
 		require.Equal(t, exitUsage, couchcore(append([]string{"mock"}, args...)...).code, args)
 	}

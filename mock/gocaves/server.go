@@ -36,7 +36,7 @@ func New(opts ...mock.Option) *Server {
 func (s *Server) Cluster() (*mock.Cluster, error) {
 	return mock.New(append([]mock.Option{
 		mock.Nodes(2), mock.Version("7.0"), mock.Bucket("default", 0, mock.WithReplicas(1)),
-		mock.Bucket("memd", 0, mock.Memcached()),
+		mock.Bucket("memd", 0, mock.Memcached()), mock.RecordFrames(),
 	}, s.options...)...)
 }
 
@@ -144,7 +144,7 @@ func (s *Server) answer(packet []byte) (reply, error) {
 		return s.startTest(&c), nil
 	case "endtest":
 		if r := s.runs[c.Run]; r != nil {
-			r.endTest("success")
+			r.endTest("")
 		}
 		return reply{"type": "endedtest", "Error": ""}, nil
 	case "timetravel":

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/mock/gocaves"
 )
@@ -92,10 +94,12 @@ func TestARunOfTests(t *testing.T) {
 		"type": "startedtest", "connstr": run["connstr"],
 		"bucket": "default", "scope": "_default", "collection": "_default",
 	}, got)
+	setAndGet(t, got["connstr"].(string))
 	require.Equal(t, map[string]any{"type": "endedtest", "Error": ""}, c.call(`{"type":"endtest","run":"r"}`))
 	got = start("kv/memcached/MemcachedBasic")
 	require.Equal(t, "memd", got["bucket"])
 	require.Contains(t, got["connstr"], "http://")
+	c.call(`{"type":"endtest","run":"r"}`) // the client has sent nothing
 	for _, name := range []string{"ErrMapConstantRetry", "ErrMapLinearRetry", "ErrMapExponentialRetry"} {
 		got = start("kv/errmap/" + name)
 		require.NotEmpty(t, got["connstr"])
@@ -105,13 +109,36 @@ func TestARunOfTests(t *testing.T) {
 	require.Empty(t, start("kv/subdoc/SubDocLookup")["connstr"], "a test without a body does not start")
 	report := c.call(`{"type":"endtesting","run":"r"}`)["report"].(map[string]any)
 	require.Equal(t, "me", report["client"])
-	how := map[string]any{}
+	how, all := map[string]any{}, map[string]map[string]any{}
 	for _, test := range report["tests"].([]any) {
-		how[test.(map[string]any)["name"].(string)] = test.(map[string]any)["status"]
+		one := test.(map[string]any)
+		how[one["name"].(string)], all[one["name"].(string)] = one["status"], one
 	}
+	packets := all["kv/crud/SetGet"]["packets"].([]any)
+	require.Len(t, packets, 2)
+	require.Equal(t, "SET", packets[0].(map[string]any)["commandString"])
+	require.Equal(t, "dGVzdC1kb2M=", packets[1].(map[string]any)["keyBase64"])
+	require.Equal(t, "failed", how["kv/memcached/MemcachedBasic"])
+	require.Equal(t, []any{`no SET for the document "test-doc" came`}, all["kv/memcached/MemcachedBasic"]["logs"])
 	require.Equal(t, "success", how["kv/crud/SetGet"])
 	require.Equal(t, "failed", how["kv/errmap/ErrMapLinearRetry"], "another test began before its end")
 	require.Nil(t, c.call(`{"type":"endtesting","run":"r"}`)["report"])
+}
+
+// setAndGet does what the test SetGet wants.
+func setAndGet(t *testing.T, connString string) {
+	t.Helper()
+	cfg, err := core.ParseConnString(connString)
+	require.NoError(t, err)
+	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+	cluster, err := core.Open(t.Context(), cfg)
+	require.NoError(t, err)
+	bucket := cluster.Bucket("default")
+	_, err = kv.Do(t.Context(), bucket, kv.Upsert{Key: []byte("test-doc"), Value: []byte(`{}`)})
+	require.NoError(t, err)
+	_, err = kv.Do(t.Context(), bucket, kv.Get{Key: []byte("test-doc")})
+	require.NoError(t, err)
+	require.NoError(t, cluster.Close())
 }
 
 // What is no packet ends the connection.
@@ -129,6 +156,9 @@ func TestArguments(t *testing.T) {
 	a, err := gocaves.ParseArguments([]string{"--control-port=1234"})
 	require.NoError(t, err)
 	require.Equal(t, &gocaves.Arguments{ControlPort: 1234}, a)
+	a, err = gocaves.ParseArguments([]string{"--help"})
+	require.NoError(t, err)
+	require.True(t, a.Help)
 	for _, args := range [][]string{{}, {"--link-addr=x:1", "--mock-only"}, {"--control-port=70000"}, {"--what"}} {
 		_, err := gocaves.ParseArguments(args)
 		require.Error(t, err, args)

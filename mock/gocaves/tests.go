@@ -1,8 +1,10 @@
 package gocaves
 
 import (
-	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -15,12 +17,51 @@ type run struct {
 	began   time.Time
 	cluster *mock.Cluster
 	test    *test
-	ended   map[string]string // how tests ended, by name
+	ended   map[string]result // by name
 }
 
 type test struct {
 	name string
 	own  *mock.Cluster // nil for a test on the run's cluster
+	seen int           // how many requests its cluster had received when it began
+}
+
+// result is how a test ended.
+type result struct {
+	status  string
+	logs    []string
+	packets []packet
+}
+
+// packet is a request in a report, with gocaves' names.
+type packet struct {
+	ID         string `json:"id"`
+	Dir        string `json:"dir"`
+	Bucket     string `json:"selectedBucketName"`
+	Scope      string `json:"resolvedScopeName"`
+	Collection string `json:"resolvedCollectionName"`
+	Command    int    `json:"command"`
+	Name       string `json:"commandString"`
+	VBucket    int    `json:"vbId"`
+	Opaque     uint32 `json:"opaque"`
+	CAS        string `json:"casHex"`
+	Key        []byte `json:"keyBase64"`
+	Value      []byte `json:"valueBase64"`
+}
+
+// wanted is what a client has to send in a test: the opcodes for one document in that order, others in between.
+type wanted struct {
+	key     string
+	opcodes []memd.Opcode
+}
+
+var wantedOf = map[string]wanted{
+	"kv/crud/SetGet":                   {"test-doc", []memd.Opcode{memd.OpSet, memd.OpGet}},
+	"kv/memcached/MemcachedBasic":      {"test-doc", []memd.Opcode{memd.OpSet, memd.OpGet}},
+	"kv/errmap/ErrMapConstantRetry":    {"hello", []memd.Opcode{memd.OpGet, memd.OpGet, memd.OpGet, memd.OpGet}},
+	"kv/errmap/ErrMapLinearRetry":      {"hello", []memd.Opcode{memd.OpGet, memd.OpGet, memd.OpGet, memd.OpGet}},
+	"kv/errmap/ErrMapExponentialRetry": {"hello", []memd.Opcode{memd.OpGet, memd.OpGet, memd.OpGet, memd.OpGet}},
+	"kv/error/ExtendedError":           {"", []memd.Opcode{memd.OpGetLocked}},
 }
 
 // faults are the tests that need a cluster of their own, with what is wrong there.
@@ -54,7 +95,7 @@ func (s *Server) startTesting(c *command) reply {
 	}
 	cluster, err := s.started(before)
 	if err == nil {
-		s.runs[c.Run] = &run{client: c.Client, began: time.Now(), cluster: cluster, ended: map[string]string{}}
+		s.runs[c.Run] = &run{client: c.Client, began: time.Now(), cluster: cluster, ended: map[string]result{}}
 	}
 	return addresses("startedtesting", cluster)
 }
@@ -85,6 +126,7 @@ func (s *Server) startTest(c *command) reply {
 	case !slices.Contains(shared, c.Test):
 		return out
 	}
+	t.seen = len(r.clusterOf(t).FrameLog())
 	r.test = t
 	out["connstr"], out["bucket"], out["scope"], out["collection"] = connstr, bucket, "_default", "_default"
 	return out
@@ -102,11 +144,51 @@ func managementString(c *mock.Cluster) string {
 	return out
 }
 
+// clusterOf is the cluster of a test.
+func (r *run) clusterOf(t *test) *mock.Cluster {
+	if t.own != nil {
+		return t.own
+	}
+	return r.cluster
+}
+
+// judge says how the test ended: as it is told, or by what its cluster has received.
+func (r *run) judge(how string) result {
+	t := r.test
+	want := wantedOf[t.name]
+	out := result{status: how, logs: []string{}, packets: []packet{}}
+	missing := want.opcodes
+	for _, f := range r.clusterOf(t).FrameLog()[t.seen:] {
+		if f.Document == "" {
+			continue
+		}
+		scope, collection, _ := strings.Cut(f.Collection, ".")
+		out.packets = append(out.packets, packet{
+			ID: strconv.Itoa(len(out.packets)), Dir: "in", Bucket: f.Bucket, Scope: scope, Collection: collection,
+			Command: int(f.Opcode), Name: f.Opcode.String(), VBucket: int(f.VBucket), Opaque: f.Opaque,
+			CAS: fmt.Sprintf("%016x", f.CAS), Key: []byte(f.Document), Value: f.Value,
+		})
+		if len(missing) > 0 && f.Opcode == missing[0] && (want.key == "" || f.Document == want.key) {
+			missing = missing[1:]
+		}
+	}
+	switch {
+	case out.status != "":
+	case len(missing) > 0:
+		out.status = "failed"
+		out.logs = append(out.logs, fmt.Sprintf("no %s for the document %q came", missing[0], want.key))
+	default:
+		out.status = "success"
+	}
+	return out
+}
+
+// endTest ends the test that goes on; by what the client has sent where it is not said how.
 func (r *run) endTest(how string) {
 	if r.test == nil {
 		return
 	}
-	r.ended[r.test.name] = how
+	r.ended[r.test.name] = r.judge(how)
 	if r.test.own != nil {
 		_ = r.test.own.Close() // nothing of it is used any more
 	}
@@ -124,11 +206,11 @@ type report struct {
 }
 
 type testReport struct {
-	Name    string            `json:"name"`
-	Text    string            `json:"desc"`
-	Status  string            `json:"status"`
-	Logs    []string          `json:"logs"`
-	Packets []json.RawMessage `json:"packets"`
+	Name    string   `json:"name"`
+	Text    string   `json:"desc"`
+	Status  string   `json:"status"`
+	Logs    []string `json:"logs"`
+	Packets []packet `json:"packets"`
 }
 
 // endTesting ends a run and its cluster; nil for a run that is not known.
@@ -147,13 +229,11 @@ func (s *Server) endTesting(c *command) *report {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		status := r.ended[name]
-		if status == "" {
-			status = "skipped"
+		how, ended := r.ended[name]
+		if !ended {
+			how = result{"skipped", []string{}, []packet{}}
 		}
-		out.Tests = append(out.Tests, testReport{
-			Name: name, Status: status, Logs: []string{}, Packets: []json.RawMessage{},
-		})
+		out.Tests = append(out.Tests, testReport{Name: name, Status: how.status, Logs: how.logs, Packets: how.packets})
 	}
 	return out
 }
