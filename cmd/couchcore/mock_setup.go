@@ -155,7 +155,9 @@ func (s *mockSetup) protocol() (opts []mock.Option, err error) {
 		{s.Iterations != 0, func() mock.Option { return mock.Iterations(s.Iterations) }},
 		{s.SubdocMaxPaths != 0, func() mock.Option { return mock.SubdocMaxPaths(s.SubdocMaxPaths) }},
 		{s.Seed != nil, func() mock.Option { return mock.Seed(*s.Seed) }},
-		{s.HTTP2, mock.HTTP2}, {s.ReportUnits, mock.ReportUnits}, {s.AppTelemetry, mock.AppTelemetry},
+		{s.HTTP2, mock.HTTP2},
+		{s.ReportUnits, mock.ReportUnits},
+		{s.AppTelemetry, mock.AppTelemetry},
 	} {
 		if o.given {
 			opts = append(opts, o.option())

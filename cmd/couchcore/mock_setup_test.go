@@ -33,7 +33,8 @@ func TestMockTakesASetup(t *testing.T) {
 				Services []string `json:"services"`
 			} `json:"nodes"`
 			BucketType string `json:"bucketType"`
-		}) {
+		},
+		) {
 			rq, err := http.NewRequestWithContext(t.Context(), "GET", p.ready["management"].([]any)[0].(string)+path, nil)
 			require.NoError(t, err)
 			rq.SetBasicAuth(user, "pw")
