@@ -25,6 +25,8 @@ var secretFields = map[string]string{
 	"cmd/couchcore clusterFlags.Token":         "what was typed on the command line",
 	"cmd/couchcore mockCmd.Password":           "of a mock cluster, which prints it",
 	"cmd/couchcore mockReady.Password":         "of a mock cluster, which prints it",
+	"cmd/couchcore mockSetup.Tokens":           "of a mock cluster, from a fixture of a test",
+	"cmd/couchcore setupUser.Password":         "of a mock cluster, from a fixture of a test",
 	"cmd/couchcore demoWrite.token":            "what a document holds",
 }
 

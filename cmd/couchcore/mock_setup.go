@@ -186,7 +186,8 @@ func (b *setupBucket) option() (mock.Option, error) {
 		levels := []string{"", "majority", "majorityAndPersistActive", "persistToMajority"}
 		i := slices.Index(levels, b.Durability)
 		if i < 0 {
-			return nil, fmt.Errorf("buckets: min_durability %q, want one of %s", b.Durability, strings.Join(levels[1:], ", "))
+			return nil, fmt.Errorf("buckets: min_durability %q, want one of %s", b.Durability,
+				strings.Join(levels[1:], ", "))
 		}
 		opts = append(opts, mock.WithDurability(memd.DurabilityLevel(i)))
 	}

@@ -35,7 +35,8 @@ func TestMockTakesASetup(t *testing.T) {
 			BucketType string `json:"bucketType"`
 		},
 		) {
-			rq, err := http.NewRequestWithContext(t.Context(), "GET", p.ready["management"].([]any)[0].(string)+path, nil)
+			at := p.ready["management"].([]any)[0].(string)
+			rq, err := http.NewRequestWithContext(t.Context(), "GET", at+path, nil)
 			require.NoError(t, err)
 			rq.SetBasicAuth(user, "pw")
 			res, err := http.DefaultClient.Do(rq)

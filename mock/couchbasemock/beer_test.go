@@ -22,7 +22,9 @@ func TestBeerSampleIsThere(t *testing.T) {
 	require.ElementsMatch(t, []string{"default", couchbasemock.BeerBucket}, c.Buckets())
 	require.NoError(t, c.Load(couchbasemock.BeerSample()))
 	require.Len(t, c.Documents(couchbasemock.BeerBucket), 7303)
-	for view, want := range map[string]int{"brewery_beers?stale=false&limit=1": 7303, "by_location?stale=false&group_level=1": 4} {
+	for view, want := range map[string]int{
+		"brewery_beers?stale=false&limit=1": 7303, "by_location?stale=false&group_level=1": 4,
+	} {
 		rq, err := http.NewRequestWithContext(t.Context(), "GET",
 			"http://"+c.Node(0).ServiceAddr(mock.ViewsService)+"/beer-sample/_design/beer/_view/"+view, nil)
 		require.NoError(t, err)
@@ -45,5 +47,6 @@ func TestBeerSampleIsThere(t *testing.T) {
 
 	a, err = couchbasemock.ParseArguments([]string{"--with-beer-sample", "--buckets", "beer-sample:pw:couchbase"})
 	require.NoError(t, err)
-	require.Equal(t, []string{"beer-sample"}, mock.Start(t, append(a.Options(), mock.Ports(0), mock.Nodes(1))...).Buckets())
+	c = mock.Start(t, append(a.Options(), mock.Ports(0), mock.Nodes(1))...)
+	require.Equal(t, []string{"beer-sample"}, c.Buckets())
 }
