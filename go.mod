@@ -11,7 +11,6 @@ require (
 	github.com/go-json-experiment/json v1.27.2
 	github.com/golang/snappy v1.0.0
 	github.com/gopacket/gopacket v1.7.7
-	github.com/klauspost/compress v1.20.3
 	github.com/stretchr/testify v1.12.1
 	github.com/xdg-go/scram v1.4.0
 	go.opentelemetry.io/otel v1.47.0

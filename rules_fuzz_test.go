@@ -30,6 +30,8 @@ var fuzzed = map[string]string{
 	"errormap.Parse":                    "errormap.FuzzParse",
 	"internal/call.Inflate":             "kv.FuzzInflate",
 	"internal/packets.ReadCapture":      "internal/packets.FuzzCapture",
+	"internal/snappy.Decode":            "internal/snappy.FuzzDecode",
+	"internal/snappy.DecodedLen":        "internal/snappy.FuzzDecode",
 	"internal/topology.Parse":           "internal/topology.FuzzParse",
 	"internal/topology.ScanVersion":     "internal/topology.FuzzParse",
 	"kv.Manifest.UnmarshalJSON":         "kv.FuzzManifest",
@@ -66,9 +68,10 @@ var fuzzed = map[string]string{
 var sessions = []string{
 	"core/field.FuzzSession", "core/field.FuzzServices", "internal/conn.FuzzServerBytes",
 	"internal/httpsvc.FuzzRows", "internal/httpsvc.FuzzManagement", "internal/httpx.FuzzRetryAfter",
-	"internal/packets.FuzzTalk", "internal/telemetry.FuzzReply", "kv.FuzzDecode", "kv.FuzzAnswers",
-	"kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer", "mock/control.FuzzAPI",
-	"mock/couchbasemock.FuzzControl", "mock/gocaves.FuzzServe", "mock/internal/management.FuzzServe",
+	"internal/packets.FuzzTalk", "internal/snappy.FuzzAppend", "internal/telemetry.FuzzReply", "kv.FuzzDecode",
+	"kv.FuzzAnswers", "kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer",
+	"mock/control.FuzzAPI", "mock/couchbasemock.FuzzControl", "mock/gocaves.FuzzServe",
+	"mock/internal/management.FuzzServe",
 	"mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzFunctions", "query.FuzzAnswer", "search.FuzzAnswer",
 	"views.FuzzAnswer",
 }

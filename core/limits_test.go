@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/klauspost/compress/s2"
+	"github.com/golang/snappy"
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -115,7 +115,7 @@ func TestFrameLimit_S6(t *testing.T) {
 
 // S6, D8, fault 28: what a compressed value claims to become is held against the limit; the connection stays.
 func TestInflateLimit_S6(t *testing.T) {
-	packed := s2.EncodeSnappy(nil, bytes.Repeat([]byte("x"), 5000))
+	packed := snappy.Encode(nil, bytes.Repeat([]byte("x"), 5000))
 	for limit, fits := range map[int]bool{4999: false, 5000: true, 0: true} {
 		limited(t, func(c *core.Config) { c.Limits.Inflated = limit }, func(t *testing.T, m *mock.Cluster,
 			b *core.Bucket,
@@ -153,7 +153,7 @@ func TestConfigLimits_S6(t *testing.T) {
 		}, "limit 2000"},
 		"inflated size": {func(c *core.Config) { c.Limits.Map = 2000 }, func(raw string) (string, memd.Datatype) {
 			raw = raw[:len(raw)-1] + `,"pad":"` + strings.Repeat("x", 3000) + `"}`
-			return string(s2.EncodeSnappy(nil, []byte(raw))), memd.DatatypeJSON | memd.DatatypeSnappy
+			return string(snappy.Encode(nil, []byte(raw))), memd.DatatypeJSON | memd.DatatypeSnappy
 		}, "limit 2000"},
 		"depth": {func(c *core.Config) { c.Limits.MapDepth = 20 }, func(raw string) (string, memd.Datatype) {
 			return raw[:len(raw)-1] + `,"pad":` + deep + `}`, memd.DatatypeJSON

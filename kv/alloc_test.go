@@ -5,7 +5,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/klauspost/compress/s2"
+	"github.com/golang/snappy"
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/internal/call"
@@ -30,7 +30,7 @@ func TestAllocationsOfDo(t *testing.T) {
 	}
 	packed := &memd.Packet{
 		Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Datatype: memd.DatatypeSnappy,
-		Value: s2.EncodeSnappy(nil, bytes.Repeat([]byte("abc"), 80)),
+		Value: snappy.Encode(nil, bytes.Repeat([]byte("abc"), 80)),
 	}
 	reads := []kv.LookupSpec{kv.GetPath("name"), kv.ExistsPath("address.city")}
 	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.IncrementPath("visits", 1)}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/snappy"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock/internal/management"
 	"github.com/couchcore/couchcore/mock/internal/store"
@@ -23,6 +24,7 @@ type bucket struct {
 
 	settings    management.BucketSettings
 	compression compression
+	encoder     snappy.Encoder
 	scans       int           // range scans at present
 	scanLimit   int           // how many there may be, 0 for the usual number
 	scanPace    time.Duration // pause before each packet of a scan

@@ -1,8 +1,7 @@
 package mock
 
 import (
-	"github.com/klauspost/compress/s2"
-
+	"github.com/couchcore/couchcore/internal/snappy"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -21,8 +20,8 @@ var compressionModes = map[string]compression{"passive": compressPassive, "off":
 // minPacked is the smallest value that a bucket compresses by itself.
 const minPacked = 64
 
-// snappy reports whether the connection may send and get compressed values.
-func snappy(f memd.Features) bool {
+// takesSnappy reports whether the connection may send and get compressed values.
+func takesSnappy(f memd.Features) bool {
 	return f.Has(memd.FeatureSnappy) || f.Has(memd.FeatureSnappyEverywhere)
 }
 
@@ -31,15 +30,12 @@ func (rq *request) inflate() reply {
 	if rq.p.Datatype&memd.DatatypeSnappy == 0 {
 		return reply{}
 	}
-	n, err := s2.DecodedLen(rq.value)
-	switch {
-	case err != nil || n > maxPacket:
+	n, err := snappy.DecodedLen(rq.value)
+	if err != nil || n > maxPacket {
 		return fail(memd.StatusInvalid, "Failed to inflate payload")
-	case len(rq.value) == 0:
-		return reply{}
 	}
-	value, err := s2.Decode(make([]byte, 0, n), rq.value)
-	if err != nil {
+	value := make([]byte, n)
+	if err = snappy.Decode(value, rq.value); err != nil {
 		return fail(memd.StatusInvalid, "Failed to inflate payload")
 	}
 	rq.value, rq.packed = value, true
@@ -49,11 +45,11 @@ func (rq *request) inflate() reply {
 // pack compresses a value for the client, if that may be and the bucket wants it.
 func (rq *request) pack(value []byte, dt memd.Datatype, packed bool) ([]byte, memd.Datatype) {
 	mode := rq.b.compression
-	if !snappy(rq.features) || mode == compressOff || len(value) == 0 || !packed && (mode != compressActive ||
+	if !takesSnappy(rq.features) || mode == compressOff || len(value) == 0 || !packed && (mode != compressActive ||
 		len(value) < minPacked) {
 		return value, dt
 	}
-	small := s2.EncodeSnappy(nil, value)
+	small := rq.b.encoder.Append(nil, value)
 	if !packed && len(small) >= len(value) {
 		return value, dt
 	}

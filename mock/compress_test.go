@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/s2"
+	"github.com/golang/snappy"
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/memd"
@@ -24,7 +24,7 @@ func packedPacket(op memd.Opcode, key string, value []byte) memd.Packet {
 
 func TestCompressedValues(t *testing.T) {
 	text := `{"text":"` + strings.Repeat("ab", 100) + `"}`
-	small := s2.EncodeSnappy(nil, []byte(text))
+	small := snappy.Encode(nil, []byte(text))
 	packed := memd.DatatypeJSON | memd.DatatypeSnappy
 	rows := []struct {
 		mode          string
@@ -50,7 +50,7 @@ func TestCompressedValues(t *testing.T) {
 				value := p.Value
 				if dt&memd.DatatypeSnappy != 0 {
 					var err error
-					value, err = s2.Decode(nil, value)
+					value, err = snappy.Decode(nil, value)
 					require.NoError(t, err)
 				}
 				require.Equal(t, text, string(value))
@@ -62,7 +62,7 @@ func TestCompressedValues(t *testing.T) {
 				require.Equal(t, text, string(d.Value), "what tests see is inflated")
 			}
 			require.Equal(t, memd.StatusSuccess,
-				r.call(packedPacket(memd.OpAppend, "z", s2.EncodeSnappy(nil, []byte(" ")))).Status)
+				r.call(packedPacket(memd.OpAppend, "z", snappy.Encode(nil, []byte(" ")))).Status)
 			require.Equal(t, text+" ", saslPlainPacket.body("z"))
 			require.Equal(t, text, c.ApplyLog("default")[1].Token+text[64:])
 		})
@@ -75,7 +75,7 @@ func TestCompressedValuesThatAreNone(t *testing.T) {
 	c := mock.Start(t)
 	r := login(t, c, append([]memd.Feature{memd.FeatureSnappyEverywhere}, baseFeatures...)...)
 	bomb := binary.AppendUvarint(nil, 1<<31)
-	huge := s2.EncodeSnappy(nil, bytes.Repeat([]byte("x"), 21<<20))
+	huge := snappy.Encode(nil, bytes.Repeat([]byte("x"), 21<<20))
 	for name, row := range map[string]struct {
 		value []byte
 		want  memd.Status
@@ -83,7 +83,7 @@ func TestCompressedValuesThatAreNone(t *testing.T) {
 		"garbage":   {[]byte("garbage that is no snappy"), memd.StatusInvalid},
 		"empty":     {nil, memd.StatusInvalid},
 		"bomb":      {bomb, memd.StatusInvalid},
-		"cut off":   {s2.EncodeSnappy(nil, []byte(strings.Repeat("ab", 50)))[:6], memd.StatusInvalid},
+		"cut off":   {snappy.Encode(nil, []byte(strings.Repeat("ab", 50)))[:6], memd.StatusInvalid},
 		"too large": {huge, memd.StatusTooBig},
 	} {
 		require.Equal(t, row.want, r.call(packedPacket(memd.OpSet, "k", row.value)).Status, name)
@@ -101,7 +101,7 @@ func TestActiveBucketsCompressConfigurations(t *testing.T) {
 	for _, p := range []memd.Packet{{Opcode: memd.OpGetClusterConfig}, {Opcode: memd.OpGet, Key: []byte("k")}} {
 		got := r.call(p)
 		require.Equal(t, memd.DatatypeJSON|memd.DatatypeSnappy, got.Datatype, p.Opcode)
-		value, err := s2.Decode(nil, got.Value)
+		value, err := snappy.Decode(nil, got.Value)
 		require.NoError(t, err)
 		require.Equal(t, string(want.Value), string(value))
 	}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/klauspost/compress/s2"
+	"github.com/golang/snappy"
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/memd"
@@ -134,7 +134,7 @@ func TestRangeScan(t *testing.T) {
 	require.Equal(t, `"b"`, items[0].value, "the scan sees what was there when it was made")
 
 	require.Equal(t, memd.StatusSuccess,
-		r.call(packedPacket(memd.OpSet, "a", s2.EncodeSnappy(nil, []byte("{}")))).Status)
+		r.call(packedPacket(memd.OpSet, "a", snappy.Encode(nil, []byte("{}")))).Status)
 	p = r.call(scanPacket(scanJSON("a", "a", "")))
 	items, _, _ = r.proceed(p.Value, 0, 0)
 	require.Equal(t, memd.DatatypeJSON|memd.DatatypeSnappy, items[0].datatype)

@@ -241,7 +241,7 @@ func (rq *request) checkDatatype() reply {
 		return fail(memd.StatusInvalid, "Request datatype invalid")
 	case dt&memd.DatatypeJSON != 0 && !rq.features.Has(memd.FeatureJSON):
 		return fail(memd.StatusInvalid, "Datatype (JSON) not enabled for the connection")
-	case dt&memd.DatatypeSnappy != 0 && !snappy(rq.features):
+	case dt&memd.DatatypeSnappy != 0 && !takesSnappy(rq.features):
 		return fail(memd.StatusInvalid, "Datatype (Snappy) not enabled for the connection")
 	case dt&memd.DatatypeXattr != 0 && !rq.features.Has(memd.FeatureXattr):
 		return fail(memd.StatusInvalid, "Datatype (Xattr) not enabled for the connection")

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/klauspost/compress/s2"
-
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/snappy"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -78,23 +77,19 @@ func AppendInflated(dst, value []byte, limit int64) ([]byte, error) {
 	if len(value) == 0 {
 		return dst, nil
 	}
-	n, err := s2.DecodedLen(value)
+	size, err := snappy.DecodedLen(value)
 	if err != nil {
 		return nil, &CompressionError{Len: len(value), Err: err}
 	}
-	if int64(n) > limit {
-		return nil, &CompressionError{Len: len(value), Size: int64(n), Limit: limit}
+	if size > limit {
+		return nil, &CompressionError{Len: len(value), Size: size, Limit: limit}
 	}
-	head := len(dst)
+	head, n := len(dst), int(size)
 	if cap(dst)-head < n {
 		dst = append(make([]byte, 0, head+n), dst...)
 	}
-	out, err := s2.Decode(dst[head:head+n], value)
-	if err != nil {
+	if err = snappy.Decode(dst[head:head+n], value); err != nil {
 		return nil, &CompressionError{Len: len(value), Err: err}
-	}
-	if len(out) != n {
-		return nil, &CompressionError{Len: len(value), Err: s2.ErrCorrupt}
 	}
 	return dst[:head+n], nil
 }
@@ -142,6 +137,7 @@ func (c *Call) inflate() error {
 // is ready.
 type Packer struct {
 	Compression
+	encoder snappy.Encoder
 	scratch sync.Pool // of *[]byte
 }
 
@@ -153,14 +149,14 @@ const (
 
 // encode compresses a value into memory of its own size: dst's, if that has room.
 func (p *Packer) encode(dst, value []byte) []byte {
-	if s2.MaxEncodedLen(len(value)) <= max(ownScratch, cap(dst)) {
-		return s2.EncodeSnappy(dst, value)
+	if snappy.MaxEncodedLen(len(value)) <= max(ownScratch, cap(dst)) {
+		return p.encoder.Append(dst[:0], value)
 	}
 	scratch, ok := p.scratch.Get().(*[]byte)
 	if !ok {
 		scratch = new([]byte)
 	}
-	out := s2.EncodeSnappy(*scratch, value)
+	out := p.encoder.Append((*scratch)[:0], value)
 	*scratch = out[:0]
 	if p.worth(out, value) {
 		dst = append(slices.Grow(dst[:0], len(out)), out...)

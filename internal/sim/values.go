@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/klauspost/compress/s2"
-
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -35,10 +34,7 @@ func tokenOf(value []byte) string {
 
 // sentToken is the token of a request's value, as it is on the wire.
 func sentToken(p *memd.Packet) string {
-	if p.Datatype&memd.DatatypeSnappy == 0 {
-		return tokenOf(p.Value)
-	}
-	value, err := s2.Decode(nil, p.Value)
+	value, err := call.Inflate(p.Value, p.Datatype, 0)
 	if err != nil {
 		return ""
 	}

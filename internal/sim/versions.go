@@ -4,8 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/klauspost/compress/s2"
-
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -59,7 +58,7 @@ func (w *world) refusal(s *sent, p *memd.Packet) {
 	}
 	if p.Datatype&memd.DatatypeSnappy != 0 {
 		var err error
-		if p.Value, err = s2.Decode(nil, p.Value); err != nil {
+		if p.Value, err = call.Inflate(p.Value, p.Datatype, 0); err != nil {
 			return
 		}
 	}
