@@ -17,15 +17,18 @@ func (w *world) burst(id, n int, r *source) int {
 	if w.tight {
 		all *= 3
 	}
+	body := w.body
 	if r.below(3) == 0 {
 		defer w.cutShort(r)()
+		if w.tls {
+			body = w.long
+		}
 	}
 	var wait []func()
 	var together, writes []*entry
-	multi, first := r.below(2) == 0, r.below(w.keys)
 	// Over TLS a goroutine of the client's writes: how much of the burst is in its first write depends on when it gets
 	// the processor, unless all come in one turn. With small limits each call has an instant of its own.
-	multi = (multi || w.tls) && !w.tight
+	multi, first := (r.below(2) == 0 || w.tls) && !w.tight, r.below(w.keys)
 	for i := range all {
 		if w.tight {
 			sleep(context.Background(), time.Nanosecond)
@@ -61,7 +64,7 @@ func (w *world) burst(id, n int, r *source) int {
 	}
 	if len(writes) > 0 {
 		sleep(context.Background(), r.between(time.Nanosecond, time.Microsecond))
-		wait = append(wait, w.writeAll(writes)...)
+		wait = append(wait, w.writeAll(writes, body)...)
 	}
 	w.sample()
 	for _, f := range wait {
@@ -108,11 +111,11 @@ func (w *world) readAll(es []*entry) (wait []func()) {
 }
 
 // writeAll is readAll for insertions.
-func (w *world) writeAll(es []*entry) (wait []func()) {
+func (w *world) writeAll(es []*entry, body func(token string) []byte) (wait []func()) {
 	ops := make([]kv.Insert, len(es))
 	for i, e := range es {
 		w.enter(e)
-		ops[i] = kv.Insert{Common: kv.Common{Timeout: e.limit}, Key: []byte(e.key), Value: w.body(e.token)}
+		ops[i] = kv.Insert{Common: kv.Common{Timeout: e.limit}, Key: []byte(e.key), Value: body(e.token)}
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -141,7 +144,7 @@ func (w *world) cutShort(r *source) (end func()) {
 	w.breaks()
 	most := 1500
 	if w.tls { // behind the first of the records that a write makes, too
-		most = 6000
+		most = 40_000
 	}
 	for _, l := range links {
 		l.Up().FailAfter(r.below(most), syscall.EPIPE)

@@ -26,6 +26,18 @@ func (w *world) body(token string) []byte {
 	return fmt.Appendf(nil, "%s%c%s", token, bodyEnd, text)
 }
 
+// long is the value of a burst over TLS that is cut short. It does not get shorter by compression, so that five of them
+// fill more than the 16 KiB of a record: the write can be cut behind a record that has left whole.
+func (w *world) long(token string) []byte {
+	const words = 250
+	value := append(make([]byte, 0, len(token)+1+words*16), token...)
+	value = append(value, bodyEnd)
+	for i := range uint64(words) {
+		value = fmt.Appendf(value, "%016x", w.d.roll(text("long"), text(token), i))
+	}
+	return value
+}
+
 // tokenOf is the token of a value.
 func tokenOf(value []byte) string {
 	token, _, _ := bytes.Cut(value, []byte{bodyEnd})
