@@ -169,7 +169,7 @@ var reasonTexts = map[retry.Reason]reasonText{
 		"the view engine cannot answer at the moment",
 		"an HTTP status of the view engine that is in the table of its codes",
 		"the view engine answers",
-		"if it lasts, look at the node's view engine",
+		"if it lasts, see whether the design document exists, then look at the node's view engine",
 	},
 	retry.AuthenticationError: {
 		"a node refused the credentials",

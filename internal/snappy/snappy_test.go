@@ -185,6 +185,12 @@ func values() [][]byte {
 	} {
 		all = append(all, noise[:n], bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("abcde"), n/5), document(n))
 	}
+	var costly []byte // literals with two bytes before them, and copies that save but one
+	for i := 160; i+62 < len(noise); i += 62 {
+		word := i / 62 % 40 * 4
+		costly = append(append(costly, noise[i:i+62]...), noise[word:word+4]...)
+	}
+	all = append(all, costly)
 	half := append(bytes.Clone(noise[:65536]), noise[:65536]...) // the same again, just too far away
 	return append(all, half, append(bytes.Clone(noise[:65535]), noise[:65535]...))
 }
