@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/chaos"
@@ -72,12 +74,14 @@ func (c *chaosCmd) Run(a *app) error {
 		})
 		return errors.New("chaos: the simulation did not run")
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	began := time.Now()
-	t, err := c.all(a, ops)
+	t, err := c.all(ctx, a, ops)
 	if err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
-	return c.verdict(a, t, ops, time.Since(began))
+	return c.verdict(ctx, a, t, ops, time.Since(began))
 }
 
 // options are those of a seed's run, but for the number of calls.
@@ -85,8 +89,9 @@ func (c *chaosCmd) options(seed uint64) sim.Options {
 	return sim.Options{Seed: seed, Without: c.Without, Workers: c.Workers, Nodes: c.Nodes, Break: c.Break}
 }
 
-// all runs the seeds, as many at the same time as there are processors, and adds their reports up in order.
-func (c *chaosCmd) all(a *app, ops int) (*sim.Totals, error) {
+// all runs the seeds, as many at the same time as there are processors, and adds their reports up in order. When ctx
+// ends, those under way are given up.
+func (c *chaosCmd) all(ctx context.Context, a *app, ops int) (*sim.Totals, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -101,9 +106,12 @@ func (c *chaosCmd) all(a *app, ops int) (*sim.Totals, error) {
 			for i := range next {
 				o := c.options(c.Seed + uint64(i))
 				o.Ops = ops
-				r := c.one(self, o)
+				r := c.one(ctx, self, o)
 				if i < chaosReplays && c.Seeds >= chaosReplays && len(r.Violations) == 0 {
-					c.again(self, r, o)
+					c.again(ctx, self, r, o)
+				}
+				if ctx.Err() != nil {
+					continue
 				}
 				mu.Lock()
 				reports[i] = r
@@ -114,7 +122,7 @@ func (c *chaosCmd) all(a *app, ops int) (*sim.Totals, error) {
 			}
 		})
 	}
-	for i := range c.Seeds {
+	for i := 0; i < c.Seeds && ctx.Err() == nil; i++ {
 		next <- i
 	}
 	close(next)
@@ -122,14 +130,16 @@ func (c *chaosCmd) all(a *app, ops int) (*sim.Totals, error) {
 	a.live("")
 	t := sim.NewTotals()
 	for _, r := range reports {
-		t.Add(r)
+		if r != nil {
+			t.Add(r)
+		}
 	}
 	return t, nil
 }
 
 // again sees to it that a seed replays: another run of it has the same trace.
-func (c *chaosCmd) again(self string, r *sim.Report, o sim.Options) {
-	next := c.one(self, o)
+func (c *chaosCmd) again(ctx context.Context, self string, r *sim.Report, o sim.Options) {
+	next := c.one(ctx, self, o)
 	if r.Replayed = next.Trace == r.Trace; !r.Replayed {
 		r.Violations = append(r.Violations, sim.Violation{
 			Seed: r.Seed, Property: "replay", What: fmt.Sprintf("another run of the seed has the trace %s", next.Trace),
@@ -139,8 +149,8 @@ func (c *chaosCmd) again(self string, r *sim.Report, o sim.Options) {
 
 // one runs a seed in a process of its own, on one processor, since others run at the same time. A process that dies is
 // a violation.
-func (c *chaosCmd) one(self string, o sim.Options) *sim.Report {
-	ctx, cancel := context.WithTimeout(context.Background(), chaosLimit+time.Duration(o.Ops)*chaosLimit/50_000)
+func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options) *sim.Report {
+	ctx, cancel := context.WithTimeout(ctx, chaosLimit+time.Duration(o.Ops)*chaosLimit/50_000)
 	defer cancel()
 	args := []string{
 		"chaos", "--child", "--seeds=1", fmt.Sprintf("--seed=%d", o.Seed), fmt.Sprintf("--ops=%d", o.Ops),
@@ -172,13 +182,13 @@ func (c *chaosCmd) one(self string, o sim.Options) *sim.Report {
 }
 
 // smaller prints a smaller run that fails like v, if one is found.
-func (c *chaosCmd) smaller(a *app, v sim.Violation, ops int) error {
+func (c *chaosCmd) smaller(ctx context.Context, a *app, v sim.Violation, ops int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	a.live("chaos   looking for a smaller run of seed %d", v.Seed)
-	o, found := c.shrink(self, v, ops)
+	o, found := c.shrink(ctx, self, v, ops)
 	a.live("")
 	if !found {
 		return nil
@@ -189,8 +199,8 @@ func (c *chaosCmd) smaller(a *app, v sim.Violation, ops int) error {
 // chaosEnv marks the processes that run one seed.
 const chaosEnv = "COUCHCORE_CHAOS_CHILD"
 
-// verdict prints what was found, and fails when anything was violated.
-func (c *chaosCmd) verdict(a *app, t *sim.Totals, ops int, took time.Duration) error {
+// verdict prints what was found, and fails when anything was violated, or ctx has ended.
+func (c *chaosCmd) verdict(ctx context.Context, a *app, t *sim.Totals, ops int, took time.Duration) error {
 	complete := t.Ops < chaosNeeds || len(t.NotReached) == 0
 	if a.json {
 		if err := a.emit(t); err != nil {
@@ -204,8 +214,8 @@ func (c *chaosCmd) verdict(a *app, t *sim.Totals, ops int, took time.Duration) e
 			return err
 		}
 	}
-	if len(t.Failures) > 0 && c.Shrink && !a.json {
-		if err := c.smaller(a, t.Failures[0], ops); err != nil {
+	if len(t.Failures) > 0 && c.Shrink && !a.json && ctx.Err() == nil {
+		if err := c.smaller(ctx, a, t.Failures[0], ops); err != nil {
 			return err
 		}
 	}
@@ -234,6 +244,8 @@ func (c *chaosCmd) verdict(a *app, t *sim.Totals, ops int, took time.Duration) e
 		first := t.Failures[0]
 		return &shownError{exitFailed, fmt.Sprintf("chaos: %s violated by seed %d: %s", first.Property, first.Seed,
 			first.What)}
+	case ctx.Err() != nil:
+		return errors.New("chaos: interrupted")
 	case !complete:
 		return &shownError{exitFailed, "chaos: not reached: " + strings.Join(t.NotReached, ", ")}
 	}

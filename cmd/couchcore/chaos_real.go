@@ -55,15 +55,8 @@ func (c *chaosCmd) onSockets(a *app) error {
 	if err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
-	if a.json {
-		if err := a.emit(r); err != nil {
-			return err
-		}
-	}
-	for _, v := range r.Failures {
-		if err := a.print("%s\n", v); err != nil {
-			return err
-		}
+	if err := tellFailures(a, r, r.Failures); err != nil {
+		return err
 	}
 	fired := 0
 	for _, n := range r.Faults {
@@ -99,21 +92,29 @@ func (c *chaosCmd) onSockets(a *app) error {
 	return a.print("%s", a.paint(green, "OK"))
 }
 
+// tellFailures prints the report as JSON where that is wanted, and what was violated as text where that is.
+func tellFailures(a *app, report any, failures []chaos.Violation) error {
+	if a.json {
+		if err := a.emit(report); err != nil {
+			return err
+		}
+	}
+	for _, v := range failures {
+		if err := a.print("%s\n", v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *chaosCmd) soak(ctx context.Context, a *app, o chaos.Options) error {
 	r, err := chaos.Soak(ctx, o)
 	a.live("")
 	if err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
-	if a.json {
-		if err := a.emit(r); err != nil {
-			return err
-		}
-	}
-	for _, v := range r.Failures {
-		if err := a.print("%s\n", v); err != nil {
-			return err
-		}
+	if err := tellFailures(a, r, r.Failures); err != nil {
+		return err
 	}
 	rate := fmt.Sprintf("in %s, %.0f calls a second", r.Took, r.Rate())
 	rows := [][]string{{"samples", grouped(len(r.Samples)), rate}}

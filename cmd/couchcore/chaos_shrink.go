@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ const (
 
 // shrinker looks for a smaller run of a seed that violates the same property.
 type shrinker struct {
+	ctx      context.Context
 	run      func(sim.Options) *sim.Report
 	property string
 	best     sim.Options
@@ -27,10 +29,10 @@ type shrinker struct {
 	until    time.Time
 }
 
-// shrink gives the smallest run that it finds; ok is false when the failure did not come again.
-func (c *chaosCmd) shrink(self string, v sim.Violation, ops int) (smaller sim.Options, ok bool) {
+// shrink gives the smallest run that it finds until ctx ends; ok is false when the failure did not come again.
+func (c *chaosCmd) shrink(ctx context.Context, self string, v sim.Violation, ops int) (smaller sim.Options, ok bool) {
 	s := &shrinker{
-		run:      func(o sim.Options) *sim.Report { return c.one(self, o) },
+		ctx: ctx, run: func(o sim.Options) *sim.Report { return c.one(ctx, self, o) },
 		property: v.Property, left: shrinkRuns, until: time.Now().Add(shrinkTime),
 	}
 	o := c.options(v.Seed)
@@ -48,12 +50,13 @@ func (c *chaosCmd) shrink(self string, v sim.Violation, ops int) (smaller sim.Op
 
 // try runs o, which becomes the best if it fails as before.
 func (s *shrinker) try(o sim.Options) bool {
-	if s.left == 0 || time.Now().After(s.until) {
+	if s.ctx.Err() != nil || s.left == 0 || time.Now().After(s.until) {
 		return false
 	}
 	s.left--
 	r := s.run(o)
-	if !slices.ContainsFunc(r.Violations, func(v sim.Violation) bool { return v.Property == s.property }) {
+	alike := func(v sim.Violation) bool { return v.Property == s.property }
+	if s.ctx.Err() != nil || !slices.ContainsFunc(r.Violations, alike) {
 		return false
 	}
 	s.best, s.plan, s.met = o, r.Plan, slices.Sorted(maps.Keys(r.FaultsFired))

@@ -1,13 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/sim"
 )
 
 // init makes the test binary run a seed when the command under test has started it for that.
@@ -93,4 +100,28 @@ func TestChaosRefusesNonsense(t *testing.T) {
 	for _, args := range [][]string{{"--seeds", "0"}, {"--ops", "3", "--seeds", "4"}, {"--break", "everything"}} {
 		couchcore(append([]string{"chaos"}, args...)...).failsWith(t, exitUsage, "chaos")
 	}
+}
+
+// A run that is interrupted says what the seeds have shown that had ended.
+func TestChaosThatIsInterruptedSaysWhatItSaw(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes cannot be interrupted")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	run := exec.CommandContext(t.Context(), self, "chaos", "--json", "--seeds", "2000", "--ops", "400000")
+	run.Env = append(os.Environ(), chaosEnv+"=1")
+	var out, errs bytes.Buffer
+	run.Stdout, run.Stderr = &out, &errs
+	require.NoError(t, run.Start())
+	time.Sleep(2 * time.Second)
+	require.NoError(t, run.Process.Signal(os.Interrupt))
+	var ended *exec.ExitError
+	require.ErrorAs(t, run.Wait(), &ended)
+	require.Equal(t, exitFailed, ended.ExitCode(), errs.String())
+	require.Contains(t, errs.String(), "chaos: interrupted")
+	var totals sim.Totals
+	require.NoError(t, json.Unmarshal(out.Bytes(), &totals), out.String())
+	require.Less(t, totals.Seeds, 2000)
+	require.Zero(t, totals.Violations)
 }
