@@ -297,7 +297,8 @@ func TestGroupsOverHTTP(t *testing.T) {
 	m.post(bucketsPath+"/other/docs/k", "value=1", 403)
 }
 
-// Sample buckets are made, and refused when they exist or no sample has the name.
+// Sample buckets are made, and refused when they exist or no sample has the name. beer-sample has as many documents as
+// that of a server; the others stay empty.
 func TestSampleBucketsOverHTTP(t *testing.T) {
 	m := newManager(t, mock.Start(t))
 	const path = "/sampleBuckets/install"
@@ -306,5 +307,8 @@ func TestSampleBucketsOverHTTP(t *testing.T) {
 	_, body := m.ask("GET", "/sampleBuckets", "", "")
 	require.Contains(t, body, `{"installed":true,"name":"beer-sample"`)
 	_, body = m.ask("GET", "/metrics", "", "")
-	require.Contains(t, body, `kv_curr_items{bucket="beer-sample"} 0`)
+	require.Contains(t, body, `kv_curr_items{bucket="beer-sample"} 7303`)
+	require.Contains(t, m.post(path, `["travel-sample"]`, 202), "travel-sample")
+	_, body = m.ask("GET", "/metrics", "", "")
+	require.Contains(t, body, `kv_curr_items{bucket="travel-sample"} 0`)
 }

@@ -193,6 +193,14 @@ func (m manager) CreateBucket(set *management.BucketSettings, vbuckets int) erro
 	return nil
 }
 
+// FillSample implements management.Host.
+func (m manager) FillSample(bucket string) error {
+	if bucket != BeerBucket {
+		return nil
+	}
+	return m.c.Load(BeerSample())
+}
+
 func (m manager) UpdateBucket(set *management.BucketSettings) error {
 	return m.c.changeBucket(set.Name, func(b *bucket) error {
 		b.apply(*set)

@@ -41,8 +41,8 @@ func (a *app) couchbaseMock(args []string) error {
 	for _, b := range line.Buckets {
 		names = append(names, b.Name)
 	}
-	if line.Beer && !slices.Contains(names, couchbasemock.BeerBucket) {
-		names = append(names, couchbasemock.BeerBucket)
+	if line.Beer && !slices.Contains(names, mock.BeerBucket) {
+		names = append(names, mock.BeerBucket)
 	}
 	c := &mockCmd{
 		Username: mock.DefaultUser, Password: mock.DefaultPassword, Control: "127.0.0.1:0",
@@ -62,7 +62,7 @@ func (a *app) prepareCouchbaseMock(m *mock.Cluster, line *couchbasemock.Argument
 		}
 	}
 	if line.Beer {
-		if err := m.Load(couchbasemock.BeerSample()); err != nil {
+		if err := m.Load(mock.BeerSample()); err != nil {
 			return fmt.Errorf("mock: %w", err)
 		}
 	}

@@ -20,7 +20,7 @@ type Arguments struct {
 	Buckets  []BucketArgument
 	Monitor  string // host and port of the process that watches this one
 	Docs     string // a ZIP file with documents for the bucket "default"
-	Beer     bool   // a bucket beer-sample with documents, see BeerSample
+	Beer     bool   // a bucket beer-sample with documents, see mock.BeerSample
 	CCCP     bool   // nodes give out the configuration over key-value from the start
 	Debug    bool
 	Help     bool
@@ -166,7 +166,7 @@ func (o *option) apply(a *Arguments, value string) error {
 }
 
 // samples are the buckets that a client may have made, without a password, by POST /sampleBuckets/install.
-var samples = []string{BeerBucket, "gamesim-sample", "travel-sample"}
+var samples = []string{mock.BeerBucket, "gamesim-sample", "travel-sample"}
 
 // Options are those of the cluster that the arguments describe: the administrator Administrator with the password
 // "password", and for each bucket an account of its name, with its password; those of samples have an account before
@@ -180,7 +180,7 @@ func (a *Arguments) Options() []mock.Option {
 	for _, name := range samples {
 		if !slices.ContainsFunc(a.Buckets, func(b BucketArgument) bool { return b.Name == name }) {
 			opts, open = append(opts, mock.User(name, "", name)), append(open, name)
-			if name == BeerBucket && a.Beer {
+			if name == mock.BeerBucket && a.Beer {
 				opts = append(opts, mock.Bucket(name, 0))
 			}
 		}

@@ -19,9 +19,9 @@ func TestBeerSampleIsThere(t *testing.T) {
 	a, err := couchbasemock.ParseArguments([]string{"--port=0", "-n", "1", "-v", "16", "-S"})
 	require.NoError(t, err)
 	c := mock.Start(t, append(a.Options(), mock.Views(viewjs.New(viewjs.Options{})))...)
-	require.ElementsMatch(t, []string{"default", couchbasemock.BeerBucket}, c.Buckets())
-	require.NoError(t, c.Load(couchbasemock.BeerSample()))
-	require.Len(t, c.Documents(couchbasemock.BeerBucket), 7303)
+	require.ElementsMatch(t, []string{"default", mock.BeerBucket}, c.Buckets())
+	require.NoError(t, c.Load(mock.BeerSample()))
+	require.Len(t, c.Documents(mock.BeerBucket), 7303)
 	for view, want := range map[string]int{
 		"brewery_beers?stale=false&limit=1": 7303, "by_location?stale=false&group_level=1": 4,
 	} {

@@ -25,6 +25,8 @@ type Host interface {
 	SetClusterName(name string)
 	// CreateBucket makes a bucket; vbuckets 0 means the cluster's number.
 	CreateBucket(set *BucketSettings, vbuckets int) error
+	// FillSample gives a bucket that was made for sample data its documents, where there are any.
+	FillSample(bucket string) error
 	// UpdateBucket gives the bucket of that name other settings.
 	UpdateBucket(set *BucketSettings) error
 	// DropBucket removes a bucket.

@@ -79,7 +79,7 @@ func (x *call) listSamples() {
 	x.send(out)
 }
 
-// installSamples makes the buckets of sample data. They stay empty: the mock has no samples.
+// installSamples makes the buckets of sample data, and fills beer-sample; the mock has no other sample.
 func (x *call) installSamples() {
 	var names []json.RawMessage
 	if !x.body(&names) {
@@ -116,7 +116,11 @@ func (x *call) installSamples() {
 	for _, name := range wanted {
 		set := DefaultSettings(name, "", Couchstore, c.Version)
 		set.QuotaMB = sampleQuotaMB
-		if err := x.s.host.CreateBucket(&set, 0); err != nil {
+		err := x.s.host.CreateBucket(&set, 0)
+		if err == nil {
+			err = x.s.host.FillSample(name)
+		}
+		if err != nil {
 			x.refuse(err)
 			return
 		}

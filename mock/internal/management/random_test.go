@@ -100,6 +100,7 @@ func (*fakeHost) Manifest(string) ([]byte, uint64) {
 func (*fakeHost) Designs(string) []Design                 { return nil }
 func (*fakeHost) SetClusterName(string)                   {}
 func (*fakeHost) CreateBucket(*BucketSettings, int) error { return nil }
+func (*fakeHost) FillSample(string) error                 { return nil }
 func (*fakeHost) UpdateBucket(*BucketSettings) error      { return nil }
 func (*fakeHost) DropBucket(string) error                 { return nil }
 func (*fakeHost) FlushBucket(string) error                { return nil }

@@ -1,18 +1,16 @@
-package couchbasemock
+package mock
 
 import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-
-	"github.com/couchcore/couchcore/mock"
 )
 
-// BeerBucket is the bucket of the option --with-beer-sample.
+// BeerBucket is the bucket of BeerSample.
 const BeerBucket = "beer-sample"
 
-// The sample has as many documents as the one that clients of CouchbaseMock look for, and of the same types, but they
-// are made here: 1,412 breweries, and 5,891 beers of these.
+// The sample has as many documents as a server's, and of the same types, but they are made here: 1,412 breweries, and
+// 5,891 beers of these.
 const (
 	breweries = 1412
 	beers     = 5891
@@ -26,10 +24,11 @@ const beerViews = `{"views":{
 	`{ emit([doc.country, doc.state, doc.city], 1); } else if (doc.country && doc.state) ` +
 	`{ emit([doc.country, doc.state], 1); } else if (doc.country) { emit([doc.country], 1); } }","reduce":"_count"}}}`
 
-// BeerSample are the documents and the views of --with-beer-sample. Their values are made up and are always the same.
-func BeerSample() mock.Fixtures {
+// BeerSample are the documents and the views of the bucket beer-sample, as a server's POST /sampleBuckets/install makes
+// them: 1,412 breweries and 5,891 beers. Their values are made up and are always the same.
+func BeerSample() Fixtures {
 	pick := func(i int, list ...string) string { return list[i%len(list)] }
-	b := mock.BucketFixture{
+	b := BucketFixture{
 		Documents: make(map[string]any, breweries+beers),
 		Designs:   map[string]json.RawMessage{"beer": json.RawMessage(beerViews)},
 	}
@@ -54,5 +53,5 @@ func BeerSample() mock.Fixtures {
 			"category": pick(i/2, "Ale", "Lager", "Other"),
 		}
 	}
-	return mock.Fixtures{Buckets: map[string]mock.BucketFixture{BeerBucket: b}}
+	return Fixtures{Buckets: map[string]BucketFixture{BeerBucket: b}}
 }
