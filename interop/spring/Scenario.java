@@ -1,6 +1,11 @@
-// The scenario of interop/run with Spring Data Couchbase. It prints one line per step; steps that are not Spring's are
-// left to the Java SDK below it.
+// The scenario of interop/run with Spring Data Couchbase. It prints one line per step, "none" for what Spring Data has no
+// call for: counters, search, views and management are those of the Java SDK below it.
 
+import com.couchbase.client.core.msg.kv.DurabilityLevel;
+import com.couchbase.client.java.query.QueryScanConsistency;
+import java.net.URI;
+import java.net.http.*;
+import java.time.Duration;
 import java.util.List;
 import java.util.stream.StreamSupport;
 import org.springframework.context.annotation.AnnotationConfigApplicationContext;
@@ -14,8 +19,9 @@ import org.springframework.data.couchbase.repository.Query;
 import org.springframework.data.couchbase.repository.config.EnableCouchbaseRepositories;
 import org.springframework.data.domain.PageRequest;
 import org.springframework.data.domain.Sort;
-import com.couchbase.client.java.query.QueryScanConsistency;
 import org.springframework.data.couchbase.repository.ScanConsistency;
+import org.springframework.data.couchbase.transaction.CouchbaseCallbackTransactionManager;
+import org.springframework.transaction.support.TransactionTemplate;
 
 public class Scenario {
 	@Document
@@ -77,6 +83,13 @@ public class Scenario {
 		}
 	}
 
+	static void control(String path, String body) throws Exception {
+		var request = HttpRequest.newBuilder(URI.create(System.getenv("CONTROL") + path))
+			.POST(HttpRequest.BodyPublishers.ofString(body)).build();
+		var answer = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
+		check(answer.statusCode() == 200, answer.body());
+	}
+
 	static String names(Iterable<Person> all) {
 		return String.join(",", StreamSupport.stream(all.spliterator(), false).map(p -> p.id).sorted().toList());
 	}
@@ -87,6 +100,10 @@ public class Scenario {
 		run("connect", () -> context = new AnnotationConfigApplicationContext(Config.class));
 		var people = context.getBean(People.class);
 		var template = context.getBean(CouchbaseTemplate.class);
+		run("ready", () -> {
+			template.getCouchbaseClientFactory().getCluster().waitUntilReady(Duration.ofSeconds(20));
+			template.getCouchbaseClientFactory().getBucket().waitUntilReady(Duration.ofSeconds(20));
+		});
 		run("crud", () -> {
 			people.save(Person.of("a", "Ann", 30));
 			people.saveAll(List.of(Person.of("b", "Bob", 40), Person.of("c", "Bob", 50)));
@@ -121,6 +138,60 @@ public class Scenario {
 			people.deleteAll();
 			check(people.count() == 0, "deleteAll");
 		});
+		run("subdocument", () -> {
+			var p = template.insertById(Person.class).one(Person.of("sub", "Sue", 20));
+			p.age = 21;
+			template.mutateInById(Person.class).withUpsertPaths("age").one(p);
+			check(template.findById(Person.class).project(new String[]{"age"}).one("sub").age == 21, "not 21");
+		});
+		run("collections", () -> {
+			var bucket = template.getCouchbaseClientFactory().getBucket();
+			bucket.collections().createScope("s");
+			bucket.collections().createCollection("s", "c");
+			template.insertById(Person.class).inScope("s").inCollection("c").one(Person.of("sub", "Other", 1));
+			var other = template.findById(Person.class).inScope("s").inCollection("c").one("sub");
+			check(other.name.equals("Other") && template.findById(Person.class).one("sub").name.equals("Sue"), other.name);
+		});
+		run("durability", () -> template.upsertById(Person.class).withDurability(DurabilityLevel.MAJORITY_AND_PERSIST_TO_ACTIVE)
+			.one(Person.of("d", "Dan", 1)));
+		run("expiry", () -> {
+			template.upsertById(Person.class).withExpiry(Duration.ofHours(1)).one(Person.of("e", "Eve", 1));
+			control("/v1/clock", "{\"advance_ms\":7200000}");
+			check(!people.existsById("e"), "exists");
+		});
+		run("replicas", () -> check(template.findFromReplicasById(Person.class).any("sub").age == 21, "not 21"));
+		run("scan", () -> {
+			for (int i = 0; i < 20; i++) template.upsertById(Person.class).one(Person.of(String.format("scan::%02d", i), "x", i));
+			check(template.rangeScan(Person.class).rangeScan("scan::05", "scan::14").count() == 10, "not 10");
+		});
+		run("transactions", () -> {
+			var manager = context.getBean(CouchbaseCallbackTransactionManager.class);
+			new TransactionTemplate(manager).executeWithoutResult(status -> {
+				var p = people.findById("sub").get();
+				p.age = 22;
+				people.save(p);
+				people.save(Person.of("t", "Tom", 1));
+			});
+			check(people.findById("sub").get().age == 22 && people.existsById("t"), "not committed");
+			try {
+				new TransactionTemplate(manager).executeWithoutResult(status -> {
+					people.save(Person.of("u", "Una", 1));
+					throw new IllegalStateException("no");
+				});
+			} catch (RuntimeException e) {
+				check(!people.existsById("u"), "not rolled back");
+				return;
+			}
+			throw new AssertionError("committed");
+		});
+		run("failover", () -> {
+			for (int i = 0; i < 60; i++) {
+				if (i == 20) control("/v1/nodes/2/failover", "");
+				template.upsertById(Person.class).one(Person.of("fail::" + i, "x", i));
+			}
+			for (int i = 0; i < 60; i++) check(people.findById("fail::" + i).get().age == i, i);
+		});
+		for (var step : List.of("counters", "search", "views", "management")) System.out.println(step + " none");
 		context.close();
 		System.exit(0);
 	}
