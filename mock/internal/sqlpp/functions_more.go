@@ -1,12 +1,11 @@
 package sqlpp
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"math/rand"
+	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -222,9 +221,10 @@ var moreText = map[string]function{
 	"MB_POSITION": runePosition(0), "MB_POSITION1": runePosition(1),
 	"MB_SUBSTR":  {2, 3, false, func(_ *run, args []any) any { return runeSubstring(args, 0) }},
 	"MB_SUBSTR1": {2, 3, false, func(_ *run, args []any) any { return runeSubstring(args, 1) }},
-	"URLENCODE":  onText(1, 1, func(_ *run, s []string) any { return escapeURL(s[0]) }),
+	"URLENCODE":  onText(1, 1, func(_ *run, s []string) any { return url.QueryEscape(s[0]) }),
 	"URLDECODE": onText(1, 1, func(_ *run, s []string) any {
-		return orNull(unescapeURL(s[0]))
+		text, err := url.QueryUnescape(s[0])
+		return orNull(text, err == nil)
 	}),
 	"SUFFIXES": onText(1, 1, func(r *run, s []string) any {
 		out := []any{}
@@ -250,47 +250,6 @@ var moreText = map[string]function{
 		}
 		return anys(re.Split(s, -1))
 	}),
-}
-
-// escapeURL is a text as a part of a query of a URL (RFC 3986 has the characters that stay).
-func escapeURL(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == ' ':
-			b.WriteByte('+')
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-_.~", c) >= 0:
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
-}
-
-// unescapeURL is the text that escapeURL has made something of; false for another one.
-func unescapeURL(s string) (string, bool) {
-	var b strings.Builder
-	for s != "" {
-		n := 1
-		switch s[0] {
-		case '+':
-			b.WriteByte(' ')
-		case '%':
-			if n = 3; len(s) < n {
-				return "", false
-			}
-			c, err := strconv.ParseUint(s[1:n], 16, 8)
-			if err != nil {
-				return "", false
-			}
-			b.WriteByte(byte(c))
-		default:
-			b.WriteByte(s[0])
-		}
-		s = s[n:]
-	}
-	return b.String(), true
 }
 
 func anys(list []string) any {
