@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -12,7 +11,7 @@ import (
 )
 
 type errorsCmd struct {
-	Name string `arg:"" optional:"" placeholder:"NAME|CODE" help:"An error, a retry reason or a status by its name, in any case; or a number: a key-value status, a code of a service, an HTTP status."`
+	Name string `arg:"" optional:"" placeholder:"NAME|CODE" help:"An error, a retry reason or a status by its name, in any case and with or without its E; or a number: a key-value status, a code of a service, an HTTP status."`
 }
 
 // errorRow is one thing that can go wrong, as JSON. Kind and Reason are null for what has no such thing.
@@ -31,11 +30,12 @@ type errorRow struct {
 
 // Run implements the command: with --json one object a row.
 func (c *errorsCmd) Run(a *app) error {
-	rows := errorRows()
+	all := errorRows()
+	rows := all
 	if c.Name != "" {
-		if rows = named(rows, c.Name); len(rows) == 0 {
-			return usagef("errors: %q is not an error, a reason, a status or a code; `couchcore errors` lists "+
-				"the errors", c.Name)
+		if rows = named(all, c.Name); len(rows) == 0 {
+			return usagef("errors: %q is not an error, a reason, a status or a code; %s", c.Name,
+				instead(alike(all, c.Name)))
 		}
 	}
 	for _, r := range rows {
@@ -65,22 +65,6 @@ func (c *errorsCmd) Run(a *app) error {
 		}
 	}
 	return nil
-}
-
-// named are the rows that a name or a number stands for.
-func named(rows []errorRow, name string) (found []errorRow) {
-	n, err := strconv.ParseInt(name, 0, 32)
-	for _, r := range rows {
-		if r.Name == name {
-			return []errorRow{r}
-		}
-	}
-	for _, r := range rows {
-		if strings.EqualFold(r.Name, name) || err == nil && r.low <= int(n) && int(n) <= r.high {
-			found = append(found, r)
-		}
-	}
-	return found
 }
 
 // showError prints one row.

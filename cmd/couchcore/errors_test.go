@@ -92,3 +92,33 @@ func TestErrorsNamesWhatItIsAsked(t *testing.T) {
 	}
 	require.Greater(t, strings.Count(couchcore("errors", "--json").stdout, "\n"), 250)
 }
+
+// A name is found as a reader of a log, a program or another client's documentation writes it; what is unknown is
+// refused with names that look like it.
+func TestErrorsFindsANameAsItIsWritten(t *testing.T) {
+	for name, want := range map[string]string{
+		"TMPFAIL": "ETMPFAIL", "tmpfail": "ETMPFAIL", "etmpfail": "ETMPFAIL", "memd.StatusTmpFail": "ETMPFAIL",
+		"E_TMP_FAIL": "ETMPFAIL", "key_enoent": "KEY_ENOENT", "DocumentNotFound": "document_not_found",
+		"document not found": "document_not_found", "ErrDocumentNotFound": "document_not_found",
+		"cberr.CASMismatch": "cas_mismatch", "KVLocked": "KV_LOCKED", "retry.KVLocked": "KV_LOCKED",
+		"retry.SocketClosedWhileInFlight": "SOCKET_CLOSED_WHILE_IN_FLIGHT", "access": "EACCESS", "locked": "LOCKED",
+		"Locked": "LOCKED", "AuthenticationFailure": "authentication_failure",
+	} {
+		require.Equal(t, want, couchcore("errors", name, "--json").object(t)["name"], name)
+	}
+	for name, want := range map[string]string{
+		"ENOENT": "did you mean KEY_ENOENT, SUBDOC_PATH_ENOENT?", "ETMPFIAL": "did you mean ETMPFAIL?",
+		"documentnotfuond": "did you mean document_not_found", "SOCKET": "did you mean SOCKET_",
+		"nosuch": "`couchcore errors` lists the errors", "_": "`couchcore errors` lists the errors",
+		"E": "`couchcore errors` lists the errors", "99999": "`couchcore errors` lists the errors",
+	} {
+		couchcore("errors", name).failsWith(t, exitUsage, want)
+	}
+	for _, r := range errorRows() {
+		if r.Name != "" {
+			found := named(errorRows(), r.Name)
+			require.Len(t, found, 1, r.Name)
+			require.Equal(t, r, found[0])
+		}
+	}
+}
