@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,6 +123,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.telemetry.start(c)
 	c.sql = c.newQueries()
 	c.noMeters = c.instr.Export(c.readMeters)
+	c.log.Info(ctx, observe.MsgClusterOpened, slog.String(observe.KeyClientID, c.id),
+		slog.String(observe.KeyHosts, strings.Join(cfg.Seeds.Hosts, ",")))
 	if cfg.TLS.Enabled && cfg.TLS.Config.InsecureSkipVerify {
 		c.log.Warn(ctx, observe.MsgTLSUnverified)
 	}
@@ -338,6 +342,8 @@ func (c *Cluster) Close() error {
 		errs = append(errs, fmt.Errorf("application telemetry: %w", err))
 	}
 	c.reports.stop()
+	c.log.Info(ctx, observe.MsgClusterClosed, slog.String(observe.KeyClientID, c.id),
+		slog.Duration(observe.KeyElapsed, time.Since(c.base)))
 	errs = append(errs, c.log.Close(ctx)) // last: the others write to it
 	return ofKind(cberr.Timeout, errors.Join(errs...))
 }

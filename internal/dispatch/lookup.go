@@ -3,12 +3,14 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
 	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -162,6 +164,8 @@ func (l *lookup) Dispatch() {
 			return
 		}
 		if l.state.Succeeded(l.epoch) {
+			l.r.o.Log.Debug(l.r.ctx, observe.MsgCollectionResolved, slog.String(observe.KeyBucket, l.r.o.Bucket),
+				slog.String(observe.KeyCollection, l.path.String()))
 			l.r.view.ids.Resolve(l.path, e, nil)
 		}
 	})

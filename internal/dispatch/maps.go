@@ -123,6 +123,10 @@ func (m *maps) consider(of offered) {
 		return
 	}
 	if !m.replaces(s, old) {
+		if versionOf(s) != versionOf(old) { // polls bring the present one again and again
+			m.r.o.Log.Debug(m.r.ctx, observe.MsgConfigIgnored, slog.String(observe.KeyEndpoint, of.addr),
+				slog.Int64(observe.KeyEpoch, s.Epoch), slog.Uint64(observe.KeyRevision, s.Rev))
+		}
 		if another(s, old) && m.keeps() {
 			m.offers.forget() // it may be the one to use in a moment
 		}

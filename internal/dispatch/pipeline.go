@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -286,6 +287,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		cn.Close(err)
 		return true
 	}
+	r.o.Log.Info(r.ctx, observe.MsgConnected, slog.String(observe.KeyEndpoint, p.node.addr),
+		slog.String(observe.KeyLocal, info.Local), slog.String(observe.KeyConnectionID, info.ID),
+		slog.Duration(observe.KeyElapsed, info.Took))
 	considered() // those that look for a way now are to look in the map that came with this one
 	switch {
 	case r.maps.foreign(config, p.node.addr): // another seed's map was the first

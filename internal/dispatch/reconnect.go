@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -185,6 +186,8 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 func (p *pipeline) passed(s handshake.Step) {
 	p.progress.Store(p.r.now())
 	p.track.Passed(s)
+	p.r.o.Log.Debug(p.r.ctx, observe.MsgBootstrapStep, slog.String(observe.KeyEndpoint, p.node.addr),
+		slog.String(observe.KeyStep, string(s)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var ce *handshake.Error

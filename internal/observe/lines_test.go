@@ -101,13 +101,13 @@ func TestALineIsThatOfItsMoment(t *testing.T) {
 		}
 		began := time.Now()
 		l.Debug(ctx, observe.MsgRetrying, attrs...)
-		l.Error(ctx, observe.MsgInvariantBroken)
+		l.Error(ctx, observe.MsgCallbackPanicked)
 		attrs[0], attrs[7] = slog.Int("n", 100), slog.Int("n", 107)
 		cancel()
 		time.Sleep(time.Hour)
 		open()
 		synctest.Wait()
-		require.Equal(t, []string{"Retrying n=0 n=1 n=2 n=3 n=4 n=5 n=6 n=7", "Invariant broken"}, h.lines())
+		require.Equal(t, []string{"Retrying n=0 n=1 n=2 n=3 n=4 n=5 n=6 n=7", "A callback panicked"}, h.lines())
 		for i, level := range []slog.Level{slog.LevelDebug, slog.LevelError} {
 			r := h.records[i]
 			require.Equal(t, began, r.Time)
@@ -146,13 +146,13 @@ func TestLinesBeyondTheLimitAreCounted(t *testing.T) {
 		require.EqualValues(t, 7, l.Lost())
 		next <- struct{}{}
 		synctest.Wait()
-		l.Info(t.Context(), observe.MsgReconnecting)
+		l.Info(t.Context(), observe.MsgConnectionLost)
 		write(5)
 		require.EqualValues(t, 12, l.Lost())
 		close(next)
 		synctest.Wait()
 		want := slices.Repeat([]string{"Connected"}, 1+observe.LogLimit)
-		want = append(want, "Log lines lost count=7", "Reconnecting", "Log lines lost count=5")
+		want = append(want, "Log lines lost count=7", "Connection lost", "Log lines lost count=5")
 		require.Equal(t, want, h.lines())
 		require.Equal(t, slog.LevelWarn, h.records[1+observe.LogLimit].Level)
 		write(1)
@@ -166,7 +166,7 @@ func TestAHandlerThatWantsNoWarningsIsNotToldOfLostLines(t *testing.T) {
 		h.level = slog.LevelError
 		l := observe.NewLog(slog.New(h))
 		for range observe.LogLimit + 2 {
-			l.Error(t.Context(), observe.MsgInvariantBroken)
+			l.Error(t.Context(), observe.MsgCallbackPanicked)
 		}
 		open()
 		synctest.Wait()
@@ -189,13 +189,13 @@ func TestALineThatFailsIsTheOnlyOneLost(t *testing.T) {
 			}}
 			l := observe.NewLog(slog.New(h))
 			for _, msg := range []string{
-				observe.MsgConnected, observe.MsgConnectFailed, observe.MsgReconnecting,
+				observe.MsgConnected, observe.MsgConnectFailed, observe.MsgConnectionLost,
 				observe.MsgConnectFailed,
 			} {
 				l.Info(t.Context(), msg)
 			}
 			require.NoError(t, l.Close(t.Context()))
-			require.Equal(t, []string{observe.MsgConnected, observe.MsgReconnecting}, h.lines())
+			require.Equal(t, []string{observe.MsgConnected, observe.MsgConnectionLost}, h.lines())
 			require.EqualValues(t, 2, l.Lost())
 		})
 	}
@@ -247,7 +247,7 @@ func TestAHandlerMayUseItsLog(t *testing.T) {
 		l := observe.NewLog(slog.New(h))
 		h.before = func(r slog.Record) {
 			if r.Message == observe.MsgConnected {
-				l.Info(t.Context(), observe.MsgReconnecting)
+				l.Info(t.Context(), observe.MsgConnectionLost)
 				if err := l.Close(t.Context()); err != nil {
 					l.Info(t.Context(), observe.MsgClusterClosed)
 				}

@@ -29,7 +29,7 @@ func (h brokenHandler) Handle(context.Context, slog.Record) error { panic("handl
 func TestLogWithoutALoggerDiscards(t *testing.T) {
 	for _, l := range []observe.Log{{}, observe.NewLog(nil)} {
 		require.False(t, l.Enabled(t.Context(), slog.LevelError))
-		l.Error(t.Context(), observe.MsgInvariantBroken)
+		l.Error(t.Context(), observe.MsgCallbackPanicked)
 		require.NoError(t, l.Close(t.Context()))
 		require.Zero(t, l.Lost())
 	}
@@ -41,12 +41,12 @@ func TestLogWritesFixedMessagesAtTheirLevel(t *testing.T) {
 	l.Debug(t.Context(), observe.MsgRetrying, slog.String(observe.KeyReason, "KV_LOCKED"))
 	l.Info(t.Context(), observe.MsgConnected, slog.String(observe.KeyEndpoint, "h:1"))
 	l.Warn(t.Context(), observe.MsgTerminalSet, slog.String("user", "joe"))
-	l.Error(t.Context(), observe.MsgInvariantBroken)
+	l.Error(t.Context(), observe.MsgCallbackPanicked)
 	require.NoError(t, l.Close(t.Context()))
 	require.NotContains(t, out.String(), observe.MsgRetrying, "the handler's level decides")
 	require.Contains(t, out.String(), "level=INFO msg=Connected endpoint=h:1\n")
 	require.Contains(t, out.String(), "level=WARN msg=\"Terminal condition set\" user=joe\n")
-	require.Contains(t, out.String(), "level=ERROR msg=\"Invariant broken\"\n")
+	require.Contains(t, out.String(), "level=ERROR msg=\"A callback panicked\"\n")
 }
 
 func TestLogContainsAHandlerThatPanics(t *testing.T) {

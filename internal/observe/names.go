@@ -2,8 +2,7 @@ package observe
 
 // Messages of log lines. A message is fixed; facts are attributes.
 const (
-	MsgInvariantBroken = "Invariant broken"
-	MsgLinesLost       = "Log lines lost"
+	MsgLinesLost = "Log lines lost"
 
 	MsgOrphans           = "Orphaned responses observed"
 	MsgTerminalSet       = "Terminal condition set"
@@ -21,7 +20,6 @@ const (
 	MsgConnected       = "Connected"
 	MsgConnectionLost  = "Connection lost"
 	MsgConnectFailed   = "Connecting failed"
-	MsgReconnecting    = "Reconnecting"
 	MsgLoginNotRenewed = "A login was not renewed"
 	MsgReseeding       = "No node can be reached, asking the seeds again"
 	MsgConfigApplied   = "Config applied"
@@ -29,7 +27,6 @@ const (
 	MsgConfigRefused   = "Config refused"
 	MsgErrorMapRefused = "Error map refused"
 	MsgSlow            = "Operations over threshold"
-	MsgLatencies       = "Operation latencies"
 	MsgBreakerOpened   = "Circuit breaker opened"
 	MsgBreakerClosed   = "Circuit breaker closed"
 	MsgGaveUp          = "Gave up retrying"
@@ -39,7 +36,6 @@ const (
 	MsgNotRetried         = "Not retried"
 	MsgBootstrapStep      = "Bootstrap step"
 	MsgCollectionResolved = "Collection resolved"
-	MsgUnknownOption      = "Unknown connection-string option"
 	MsgCallbackPanicked   = "A callback panicked"
 )
 
@@ -58,19 +54,13 @@ const (
 	KeyHosts        = "hosts"
 	KeyLocal        = "local"
 	KeyNodes        = "nodes"
-	KeyNodesAdded   = "nodes_added"
-	KeyNodesRemoved = "nodes_removed"
 	KeyOperation    = "operation"
 	KeyOperationID  = "operation_id"
-	KeyOption       = "option"
 	KeyPanic        = "panic"
 	KeyReason       = "reason"
 	KeyReport       = "report"
 	KeyRetries      = "retries"
 	KeyRevision     = "rev"
-	KeySource       = "source"
 	KeyStack        = "stack"
-	KeyStatus       = "status"
 	KeyStep         = "step"
-	KeyWhat         = "what"
 )
