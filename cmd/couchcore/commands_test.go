@@ -73,3 +73,24 @@ func TestThePageOnCommandsNamesAllOfThem(t *testing.T) {
 		}
 	}
 }
+
+// The command lines of pages whose commands take hours, or need modules of others, are ones that the command takes.
+func TestCommandLinesOfThePagesAreKnown(t *testing.T) {
+	lines := 0
+	for _, page := range []string{"docs/chaos.md", "docs/gocb.md"} {
+		for _, b := range blocksOf(t, page) {
+			for line := range strings.Lines(b.text) {
+				args := strings.Fields(line)
+				if len(args) == 0 || args[0] != "couchcore" {
+					continue
+				}
+				lines++
+				k, err := kong.New(&cli{}, helpVars)
+				require.NoError(t, err)
+				_, err = k.Parse(args[1:])
+				require.NoError(t, err, line)
+			}
+		}
+	}
+	require.Equal(t, 3, lines)
+}

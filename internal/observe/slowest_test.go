@@ -3,6 +3,8 @@ package observe_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +37,26 @@ func TestOrphanReportIsTheRFCsLine(t *testing.T) {
 	require.EqualValues(t, 1, r.Total)
 	_, ok = o.Take()
 	require.False(t, ok, "Take forgets")
+}
+
+// The report that docs/observability.md shows is one that a client writes.
+func TestTheGuideShowsAReport(t *testing.T) {
+	var o observe.Slowest
+	o.Add(observe.Request{
+		Service: "kv", Operation: "upsert", OperationID: observe.OpaqueID(0x2f),
+		LocalID: "00a1b2c3d4e5f607/0000000000000001", LocalSocket: "10.0.0.5:41000", RemoteSocket: "10.0.0.9:11210",
+		Total: 612 * time.Millisecond, LastDispatch: 600100 * time.Microsecond,
+		TotalDispatch: 600400 * time.Microsecond, LastServer: 41 * time.Microsecond,
+		TotalServer: 41 * time.Microsecond, Timeout: 2500 * time.Millisecond,
+	})
+	r, ok := o.Take()
+	require.True(t, ok)
+	page, err := os.ReadFile("../../docs/observability.md")
+	require.NoError(t, err)
+	_, block, ok := strings.Cut(string(page), "```json\n")
+	require.True(t, ok)
+	block, _, _ = strings.Cut(block, "```")
+	require.Equal(t, string(r.JSON), strings.ReplaceAll(block, "\n", ""))
 }
 
 func TestOrphanReportLeavesOutWhatIsNotKnown(t *testing.T) {
