@@ -259,7 +259,8 @@ func hungUp(t *testing.T, p *peer, callers int, s retry.Strategy) {
 	all.Wait()
 	require.Less(t, time.Since(began), watchedTime+10*time.Millisecond)
 	dials := p.connects()
-	require.GreaterOrEqual(t, len(dials), connectsInASecond*4, "it is tried further on")
+	// 16 to 21, and 15 once in some hundred runs: pauses are spread at random, and the last may reach beyond the time
+	require.GreaterOrEqual(t, len(dials), connectsInASecond*3, "it is tried further on")
 	require.LessOrEqual(t, len(dials), callers+connectsInASecond*5)
 	require.LessOrEqual(t, most(dials[callers:], time.Second), connectsInASecond)
 }

@@ -139,7 +139,7 @@ func (s *soaker) leak() {
 	case plantHeap:
 		s.leaked.memory = append(s.leaked.memory, make([]byte, 1<<20))
 	case plantLatency:
-		s.slower.Add(int64(time.Millisecond))
+		s.slower.Add(int64(10 * time.Millisecond))
 	}
 }
 
