@@ -74,7 +74,7 @@ func TestCouchbaseMockMovedVBucketsWithoutAMap(t *testing.T) {
 		for _, key := range alive {
 			calls = append(calls, kv.Start(ctx, b, kv.Upsert{Key: key, Value: []byte("v")}))
 		}
-		time.Sleep(150 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		now, _ := b.Map()
 		require.Equal(t, before.Rev, now.Rev)
 		m.Command("SET_CCCP", map[string]any{"enabled": true})
