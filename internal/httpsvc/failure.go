@@ -105,18 +105,12 @@ func (f *Failure) Error() string {
 }
 
 // causeText is the text of a cause without what the error says itself: what the service has answered, whose error is
-// answer, and the kind, which names a timeout and a terminal condition. It is empty when that is all.
+// answer, and the kind. It is empty when that is all.
 func causeText(cause, answer error, kind *cberr.Kind) string {
 	if cause == nil {
 		return ""
 	}
 	text := cause.Error()
-	for _, said := range [...]error{retry.ErrTimeout, retry.ErrTerminal} {
-		if text == said.Error() {
-			return ""
-		}
-		text = strings.TrimPrefix(text, said.Error()+": ")
-	}
 	if answer == nil {
 		return text
 	}
