@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -169,7 +168,9 @@ func compileGocb(ctx context.Context, dir string, replaced bool) (binary string,
 			return "", err
 		}
 		module := filepath.Join(dir, "gocbcore")
-		if err := assembleGocbcore(ctx, module, version); err != nil {
+		_, err = goTool(ctx, ".", "run", "github.com/couchcore/couchcore/cmd/couchcore", "gocbcore", module,
+			"--couchcore", root, "--gocbcore", version)
+		if err != nil {
 			return "", err
 		}
 		edit = append(edit, "-replace="+gocbcore.Module+"="+module, "-replace=github.com/couchcore/couchcore="+root)
@@ -181,28 +182,6 @@ func compileGocb(ctx context.Context, dir string, replaced bool) (binary string,
 		}
 	}
 	return binary, nil
-}
-
-func assembleGocbcore(ctx context.Context, to, version string) error {
-	m, err := gocbcore.ManifestOf(version)
-	if err != nil {
-		return err
-	}
-	text, err := goTool(ctx, filepath.Dir(to), "mod", "download", "-json", gocbcore.Module+"@"+version)
-	if err != nil {
-		return err
-	}
-	var from struct{ Dir string }
-	if err := json.Unmarshal([]byte(text), &from); err != nil {
-		return err
-	}
-	files, err := m.Assemble(os.DirFS(from.Dir), gocbcore.Options{
-		Couchcore: "v0.0.0-00010101000000-000000000000", Go: "1.26.0",
-	})
-	if err != nil {
-		return err
-	}
-	return files.Write(to)
 }
 
 // goTool runs the go command in a directory.
