@@ -184,7 +184,7 @@ func absolute(expiry uint32, now time.Time) uint32 {
 // expires is when a document expires that the request writes: as it wants, but not later than its collection lets.
 func (o *Op) expires(now time.Time) uint32 {
 	at := absolute(o.Expiry, now)
-	switch latest := uint32(now.Unix()) + uint32(o.MaxTTL); {
+	switch latest := uint32(min(now.Unix()+int64(o.MaxTTL), math.MaxUint32)); {
 	case o.MaxTTL < 0:
 		return 0
 	case o.MaxTTL > 0 && (at == 0 || at > latest):
