@@ -50,7 +50,10 @@ var calls = []struct{ expr, want string }{
 	{`DATE_PART_MILLIS(0, "hour", "+02:00") + DATE_PART_MILLIS(0, "year")`, `1972`},
 	{`DATE_PART_STR("2020-05-17", "nothing")`, `null`},
 	{`DATE_RANGE_STR("2020-01-30", "2020-02-02", "day")`, `["2020-01-30","2020-01-31","2020-02-01"]`},
-	{`DATE_RANGE_STR("2020-01-31", "2020-05-01", "calendar_month")`, `["2020-01-31","2020-02-29","2020-03-31","2020-04-30"]`},
+	{
+		`DATE_RANGE_STR("2020-01-31", "2020-05-01", "calendar_month")`,
+		`["2020-01-31","2020-02-29","2020-03-31","2020-04-30"]`,
+	},
 	{`DATE_RANGE_STR("2020-02-01", "2020-01-30", "day", 1)`, `[]`},
 	{`DATE_RANGE_STR("2020-02-01", "2020-01-30", "day", -1)`, `["2020-02-01","2020-01-31"]`},
 	{`DATE_RANGE_MILLIS(0, 7200000, "hour")`, `[0,3600000]`},
@@ -91,7 +94,10 @@ var calls = []struct{ expr, want string }{
 	{`SUFFIXES("aéb")`, `["aéb","éb","b"]`},
 	{`URLENCODE("a b&c") || URLDECODE("%20x")`, `"a+b%26c x"`},
 	{`TOKENS({"a": ["x y", 1, NULL], "b": "X-y"})`, `[null,1,"X","a","b","x","y"]`},
-	{`TOKENS({"a": "Me@x.com (here)"}, {"names": false, "case": "lower", "specials": true})`, `["com","here","me","me@x.com","x"]`},
+	{
+		`TOKENS({"a": "Me@x.com (here)"}, {"names": false, "case": "lower", "specials": true})`,
+		`["com","here","me","me@x.com","x"]`,
+	},
 	{`TOKENS(" A b ", {"split": false})`, `["A b"]`},
 	{`CONTAINS_TOKEN("a Big day", "big", {"case": "lower"}) AND NOT HAS_TOKEN(["bigger"], "big")`, `true`},
 	{`REGEXP_REPLACE("aXbXc", "X", "$1") || REGEXP_REPLACE("aXbXc", "X", "-", 1)`, `"a$1b$1ca-bXc"`},
@@ -110,7 +116,10 @@ var calls = []struct{ expr, want string }{
 	{`BITTEST(5, [1, 2]) AND NOT ISBITSET(5, [1, 2], TRUE) AND BITTEST(5, [1, 3], TRUE)`, `true`},
 	{`BITSET(0, 65)`, `null`},
 	{`[NAN(), POSINF(), NEGINF()]`, `["NaN","+Infinity","-Infinity"]`},
-	{`[IFINF(POSINF(), 1), IFNAN(NAN(), 2), IFNANORINF(NAN(), NEG_INF(), 3), IFINF(NULL, 1), IFNAN(MISSING, 4)]`, `[1,2,3,null,4]`},
+	{
+		`[IFINF(POSINF(), 1), IFNAN(NAN(), 2), IFNANORINF(NAN(), NEG_INF(), 3), IFINF(NULL, 1), IFNAN(MISSING, 4)]`,
+		`[1,2,3,null,4]`,
+	},
 	{`[NANIF(1, 1), POSINFIF(1, 2), NEGINF_IF(1, 1)]`, `["NaN",1,"-Infinity"]`},
 	{`RANDOM() BETWEEN 0 AND 1 AND RANDOM(7) != RANDOM(7)`, `true`},
 
@@ -129,7 +138,10 @@ var calls = []struct{ expr, want string }{
 	{`ARRAY_REPLACE([1, 2, 1], 1, NULL, 1)`, `[null,2,1]`},
 	{`ARRAY_REPEAT("x", 3)`, `["x","x","x"]`},
 	{`ARRAY_STAR([{"a": 1}, 2, {"a": 3, "b": 4}])`, `{"a":[1,null,3],"b":[null,null,4]}`},
-	{`ARRAY_CONTAINS_ALL([1, 2], [2, 1]) AND ARRAY_CONTAINS_ANY([1], [3, 1]) AND NOT ARRAY_CONTAINS_ANY([1], 2)`, `true`},
+	{
+		`ARRAY_CONTAINS_ALL([1, 2], [2, 1]) AND ARRAY_CONTAINS_ANY([1], [3, 1]) AND NOT ARRAY_CONTAINS_ANY([1], 2)`,
+		`true`,
+	},
 	{`ARRAY_SWAP([1, 2, 3], 0, -1)`, `[3,2,1]`},
 	{`ARRAY_MOVE([1, 2, 3], 0, 2)`, `[2,3,1]`},
 	{`ARRAY_BINARY_SEARCH([1, 3, 5], 3) + ARRAY_BINARY_SEARCH([1, 3], 2)`, `0`},

@@ -161,7 +161,8 @@ func set(agent *gocbcore.Agent, key string) error {
 func get(agent *gocbcore.Agent, key string) error {
 	done := make(chan error, 1)
 	_, err := agent.Get(gocbcore.GetOptions{
-		Key: []byte(key), RetryStrategy: gocbcore.NewBestEffortRetryStrategy(nil), Deadline: time.Now().Add(5 * time.Second),
+		Key: []byte(key), RetryStrategy: gocbcore.NewBestEffortRetryStrategy(nil),
+		Deadline: time.Now().Add(5 * time.Second),
 	}, func(_ *gocbcore.GetResult, err error) { done <- err })
 	if err != nil {
 		return err
