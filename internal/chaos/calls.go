@@ -305,14 +305,19 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	stalled := a.w.watch.stalled(from, a.over)
-	slack := deadlineSlack
-	if a.w.several {
-		slack = threadSlack
-	}
-	if late-hops*stalled <= slack {
+	if late-hops*stalled <= a.w.slack {
 		a.w.busy.Add(1)
 		return
 	}
 	a.w.violate("P1", pastDeadline, "%s of %v ended %v after %s, of which the process was not run for %v: %v", verb,
 		a.limit, late, what, stalled, err)
+}
+
+// slackOf is how late a call may end in a round, beside what its process was late: 50 ms where the watch sees every
+// pause.
+func slackOf(sc *scenario, processors int) time.Duration {
+	if processors > 1 || sc.workers > manyWorkers {
+		return coarseSlack
+	}
+	return deadlineSlack
 }

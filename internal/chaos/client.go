@@ -41,8 +41,9 @@ const (
 
 const (
 	deadlineSlack = 50 * time.Millisecond
-	threadSlack   = 500 * time.Millisecond // on several processors: see doc.go
-	hops          = 4                      // goroutines that run until a caller has its outcome: see doc.go
+	coarseSlack   = 2 * time.Second // where the watch does not see all that holds a call up: see doc.go
+	manyWorkers   = 1000
+	hops          = 4 // goroutines that run until a caller has its outcome: see doc.go
 	closeLimit    = 2 * time.Second
 	leftLimit     = 3 * time.Second // until what Close has ended is gone
 	calmTimeout   = 5 * time.Second
@@ -63,7 +64,7 @@ type client struct {
 	storm       atomic.Pointer[storm]
 	stopped     atomic.Bool
 	closed      chan struct{} // is closed when all clients are: workers do not pause any more
-	several     bool          // processors
+	slack       time.Duration // of a call that ends after its deadline
 	calmed      atomic.Int64  // when there were no faults any more, in ns
 	calls       atomic.Int64
 	busy        atomic.Int64
@@ -114,7 +115,7 @@ func Client(in io.Reader, out io.Writer) error {
 	if l, err := listen("127.0.0.1:0"); err == nil { // the runtime's own descriptors are there from now on
 		_ = l.Close()
 	}
-	c.several = runtime.GOMAXPROCS(0) > 1
+	c.slack = slackOf(c.sc, runtime.GOMAXPROCS(0))
 	goroutines, files := runtime.NumGoroutine(), descriptors()
 	if err := c.openAll(); err != nil {
 		return err

@@ -65,6 +65,25 @@ func TestWhatAProcessWasNotRunForIsCounted(t *testing.T) {
 	require.Zero(t, w.stalled(at(30), at(52)))
 }
 
+// Within four turns each scenario has rounds with one processor and with several, over TCP and over TLS. With one
+// processor each call is judged to 50 ms, unless thousands end at once.
+func TestEachScenarioMeetsBothKindsOfProcess(t *testing.T) {
+	met := map[string]map[string]int{}
+	for number := range 4 * len(scenarios) {
+		sc := scenarios[number%len(scenarios)]
+		if met[sc.name] == nil {
+			met[sc.name] = map[string]int{}
+		}
+		met[sc.name][fmt.Sprintf("TLS %v, one processor %v", overTLSIn(number), oneProcessor(number))]++
+		strict := slackOf(&sc, 1) == deadlineSlack
+		require.Equal(t, sc.name != "10,000 callers", strict, sc.name)
+		require.Equal(t, coarseSlack, slackOf(&sc, 2))
+	}
+	for name, kinds := range met {
+		require.Len(t, kinds, 4, "%s: %v", name, kinds)
+	}
+}
+
 // Hours of samples, each with one thing that grows: the verdict on it alone says so.
 func TestASoakOfHoursIsJudged(t *testing.T) {
 	for _, c := range []struct {

@@ -114,7 +114,7 @@ func (s *supervisor) round(ctx context.Context, number int, each time.Duration) 
 	defer s.killAll()
 	rd := &round{
 		supervisor: s, number: number, sc: s.scenario(number),
-		tls: (number+number/len(scenarios))%2 == 1, ends: map[string]*ended{},
+		tls: overTLSIn(number), ends: map[string]*ended{},
 	}
 	name := rd.sc.name
 	if rd.tls {
@@ -223,7 +223,7 @@ func (rd *round) startClient() (err error) {
 		o.CA = string(rd.m.CA())
 	}
 	var env []string
-	if rd.number%4 == 1 || rd.number%4 == 2 {
+	if oneProcessor(rd.number) {
 		env = append(env, "GOMAXPROCS=1")
 	}
 	if rd.sc.memory != "" {
@@ -235,6 +235,16 @@ func (rd *round) startClient() (err error) {
 	late := time.AfterFunc(startLimit, rd.client.dump)
 	defer late.Stop()
 	return rd.client.ready()
+}
+
+// overTLSIn reports whether a round is over TLS: each scenario is in every other turn.
+func overTLSIn(number int) bool { return (number+number/len(scenarios))%2 == 1 }
+
+// oneProcessor reports whether a round's client has one processor. Each scenario meets that with TLS and without in
+// four turns of all scenarios; TLS changes with each turn.
+func oneProcessor(number int) bool {
+	turn := number / len(scenarios)
+	return (number%4 == 1 || number%4 == 2) != (turn%4 == 1 || turn%4 == 2)
 }
 
 // listen takes what the client process says, until it ends.
