@@ -72,8 +72,8 @@ var sessions = []string{
 	"kv.FuzzAnswers", "kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer",
 	"mock/control.FuzzAPI", "mock/couchbasemock.FuzzControl", "mock/gocaves.FuzzServe",
 	"mock/internal/management.FuzzServe",
-	"mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzFunctions", "query.FuzzAnswer", "search.FuzzAnswer",
-	"views.FuzzAnswer",
+	"mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzCheckHandler", "mock/viewjs.FuzzFunctions",
+	"query.FuzzAnswer", "search.FuzzAnswer", "views.FuzzAnswer",
 }
 
 // decoder is the name of a function that reads.

@@ -289,7 +289,8 @@ func TestServiceThatIsAbsent(t *testing.T) {
 // TestHedgedRequestsToAnyService: one that no node offers is absent, whatever else the nodes have.
 func TestHedgedRequestsToAnyService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(),
+			mock.Services(mock.KVService, mock.QueryService))
 		c := open(t, m)
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		for service, want := range map[core.Service]error{

@@ -156,11 +156,12 @@ func (p *profile) trim(j *configJSON, c *Cluster) {
 func (n *Node) ext(self *Node) nodeExtJSON {
 	s := map[string]int{}
 	for i := range n.addrs {
+		clear, secure := Service(i).PortKeys()
 		if n.runs[i] {
-			s[Service(i).String()] = portOf(n.addrs[i][0])
+			s[clear] = portOf(n.addrs[i][0])
 		}
 		if n.addrs[i][1] != "" {
-			s[Service(i).String()+"SSL"] = portOf(n.addrs[i][1])
+			s[secure] = portOf(n.addrs[i][1])
 		}
 	}
 	j := nodeExtJSON{Services: s, ThisNode: n == self, Hostname: n.host}

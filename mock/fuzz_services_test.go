@@ -13,6 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// aFunction is a function of the eventing service with everything that one may have, and its settings.
+const aFunction = `{"appname":"f","appcode":"function OnUpdate(d,m){}","settings":{"deployment_status":true,
+	"processing_status":true,"worker_count":1,"handler_headers":["x"],"user_prefix":"p"},"deployment_status":true,
+	"processing_status":true,"function_scope":{"bucket":"default","scope":"_default"},"depcfg":{
+	"source_bucket":"default","metadata_bucket":"default","metadata_scope":"s","metadata_collection":"meta","curl":[{"value":"u",
+	"hostname":"http://x","auth_type":"basic","password":"*****"}],"buckets":[{"alias":"b","bucket_name":"default"}],
+	"constants":[{"value":"c","literal":"1"}]}}`
+
 // FuzzServices: any request to any service of a node with one document is answered.
 func FuzzServices(f *testing.F) {
 	for _, path := range []string{
@@ -24,12 +32,26 @@ func FuzzServices(f *testing.F) {
 		}
 	}
 	f.Add(uint8(3), "POST", "/query/service", "statement=SELECT%201&timeout=1ms", false)
+	for _, path := range []string{"", "/settings", "/config", "/deploy?bucket=default&scope=_default", "/pause"} {
+		f.Add(uint8(EventingService), "POST", "/api/v1/functions/f"+path, aFunction, true)
+	}
+	f.Add(uint8(EventingService), "DELETE", "/api/v1/functions/f?handleruuid=1", "", true)
+	f.Add(uint8(EventingService), "GET", "/api/v1/status/f", "", true)
 	f.Add(uint8(2), "PUT", "/default/_design/d", `{"views":{"v":{"map":"function(d,m){emit(1)}","reduce":"_sum"}}}`, true)
 	f.Fuzz(func(t *testing.T, service uint8, method, path, body string, isJSON bool) {
-		c, err := New(Virtual(), VBuckets(2), Documents("default", map[string]any{"k": map[string]any{"n": 1}}))
+		c, err := New(Virtual(), Bucket("default", 2, WithCollection("s", "meta")),
+			Documents("default", map[string]any{"k": map[string]any{"n": 1}}))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
 		require.NoError(t, c.PutSearchIndex("i", `{"sourceName":"default"}`))
+		if Service(service%uint8(serviceCount)) == EventingService {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "http://10.0.0.1/api/v1/functions/f",
+				strings.NewReader(aFunction))
+			r.SetBasicAuth(DefaultUser, DefaultPassword)
+			w := httptest.NewRecorder()
+			c.Node(0).serveService(EventingService, w, r)
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+		}
 		switch method {
 		case http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPatch:
 		default:

@@ -203,7 +203,7 @@ func TestSmallAnswersOfManagement(t *testing.T) {
 		text   string
 	}{
 		{"/pools", 200, `"isAdminCreds":true`},
-		{"/pools/default", 200, `"services":["kv","n1ql","fts","cbas"]`},
+		{"/pools/default", 200, `"services":["kv","n1ql","fts","cbas","eventing"]`},
 		{"/pools/default/tasks", 200, "notRunning"},
 		{"/pools/default/certificate", 200, "BEGIN CERTIFICATE"},
 		{bucketsPath + "/default/ddocs", 200, `"json":{"views":{}},"meta":{"id":"_design/d","rev":"1-mock"}}}]}`},

@@ -43,7 +43,7 @@ func TestPortsAreFixed(t *testing.T) {
 	require.NoError(t, err)
 	first := 0
 	for try := range 20 { // another program may have one of them
-		first = 10000 + (high+try*24)%10000 // another package takes 20000 and up
+		first = 10000 + (high+try*28)%10000 // another package takes 20000 and up
 		c, err := mock.New(mock.Nodes(2), mock.TLS(), mock.Ports(first))
 		if err != nil {
 			continue
@@ -55,11 +55,11 @@ func TestPortsAreFixed(t *testing.T) {
 		c, err := mock.New(mock.Nodes(2), mock.TLS(), mock.Ports(first))
 		require.NoError(t, err)
 		at := func(n int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(first+n)) }
-		require.Equal(t, []string{at(0), at(1), at(7)}, []string{
+		require.Equal(t, []string{at(0), at(1), at(8)}, []string{
 			c.Node(0).ManagementAddr(), c.Node(0).Addr(),
 			c.Node(0).TLSAddr(),
 		})
-		require.Equal(t, []string{at(12), at(13), at(18)}, []string{
+		require.Equal(t, []string{at(14), at(15), at(21)}, []string{
 			c.Node(1).ManagementAddr(), c.Node(1).Addr(),
 			c.Node(1).ManagementTLSAddr(),
 		})

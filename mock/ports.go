@@ -10,10 +10,10 @@ import (
 // each service.
 const portsPerNode = 2 * serviceCount
 
-// Ports gives a cluster on real TCP fixed ports, so that it can be started again where it was. Node n has the twelve
-// ports from first+12n on: the plain ones of management, KV, views, query, search and analytics, and then those for TLS
-// in the same order. A port of a service that the node does not run stays free. 0, as without the option, takes
-// whatever ports are free. It means nothing with Virtual.
+// Ports gives a cluster on real TCP fixed ports, so that it can be started again where it was. Node n has the fourteen
+// ports from first+14n on: the plain ones of management, KV, views, query, search, analytics and eventing, and then
+// those for TLS in the same order. A port of a service that the node does not run stays free. 0, as without the option,
+// takes whatever ports are free. It means nothing with Virtual.
 func Ports(first int) Option { return func(s *settings) { s.firstPort = first } }
 
 // DefaultPorts gives node 0 of a cluster on real TCP the ports that a server has, 8091 and 11210 for example, so that
@@ -23,7 +23,7 @@ func DefaultPorts() Option { return func(s *settings) { s.defaultPorts = true } 
 // portOrder is the order of the services' ports.
 var portOrder = [serviceCount]Service{
 	ManagementService, KVService, ViewsService, QueryService, SearchService,
-	AnalyticsService,
+	AnalyticsService, EventingService,
 }
 
 // checkPorts refuses ports that no node could have.

@@ -20,6 +20,7 @@ var pathParts = []string{
 	"api", "index", "i", "query", "service", "count", "bucket", "default", "scope", "_default", "_design", "d", "_view",
 	"v", "pools", "buckets", "nodes", "settings", "rbac", "users", "local", "analytics", "link", "admin", "ping",
 	"prepareds", "collections", "..", "%2e%2e", "", "%00", "%ff", "x", "controller", "rebalance", "docs", "stats",
+	"v1", "functions", "f", "settings", "config", "deploy", "undeploy", "pause", "resume", "status",
 }
 
 var bodies = []string{
@@ -28,7 +29,7 @@ var bodies = []string{
 	`{"views":{"v":{"map":"("}}}`,
 	`{"sourceName":"default","type":"fulltext-index"}`, `{"knn":[{"field":"f","k":1}]}`, "a=b&c", "%", "\x00\xff",
 	"name=x&ramQuota=-1", `{"statement":"SELECT $1","args":1}`, `{"prepared":"p","encoded_plan":"!"}`,
-	`{"ctl":1,"query":[]}`,
+	`{"ctl":1,"query":[]}`, `{"appname":"f","depcfg":{"source_bucket":"default"},"settings":{"deployment_status":1}}`,
 }
 
 // TestRandomHTTPRequestsDoNotCrash sends requests of parts that belong together and of parts that do not to every
@@ -44,7 +45,8 @@ func TestRandomHTTPRequestsDoNotCrash(t *testing.T) {
 	}
 	t.Cleanup(client.CloseIdleConnections)
 	services := []mock.Service{
-		mock.ManagementService, mock.ViewsService, mock.QueryService, mock.SearchService, mock.AnalyticsService,
+		mock.ManagementService, mock.ViewsService, mock.QueryService, mock.SearchService,
+		mock.AnalyticsService, mock.EventingService,
 	}
 	for range 1000 {
 		path := "/" + pick(pathParts)
@@ -52,7 +54,10 @@ func TestRandomHTTPRequestsDoNotCrash(t *testing.T) {
 			path += "/" + pick(pathParts)
 		}
 		if random.IntN(4) == 0 {
-			path = pick([]string{"/query/service", "/api/index/i/query", "/analytics/service", "/default/_design/d"})
+			path = pick([]string{
+				"/query/service", "/api/index/i/query", "/analytics/service", "/default/_design/d",
+				"/api/v1/functions/f", "/api/v1/functions/f/settings",
+			})
 		}
 		rq, err := http.NewRequestWithContext(t.Context(), pick([]string{"GET", "POST", "PUT", "DELETE", "PATCH"}),
 			"http://"+c.Node(0).ServiceAddr(services[random.IntN(len(services))]), strings.NewReader(pick(bodies)))

@@ -135,6 +135,7 @@ const (
 	factProduct                           // prod and prodName
 	factSequentialScans                   // queries scan a keyspace without an index
 	factErrorReasons                      // errors of queries have a reason
+	factFunctionStates                    // the rules of eventing functions' states that 8.0 has
 	factCount
 )
 
@@ -163,6 +164,7 @@ var factRows = []row[fact]{
 	{factProduct, v80, 0},
 	{factSequentialScans, v76, 0},
 	{factErrorReasons, v71, 0},
+	{factFunctionStates, v80, 0},
 }
 
 // bucketCapability is one of the capabilities that a configuration lists for a bucket.

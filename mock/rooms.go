@@ -71,6 +71,7 @@ const (
 	QueryService      = services.Query
 	SearchService     = services.Search
 	AnalyticsService  = services.Analytics
+	EventingService   = services.Eventing
 
 	serviceCount = services.Count
 )

@@ -17,10 +17,11 @@ var serviceSpecs = [serviceCount]serviceSpec{
 	QueryService:      {[2]string{"8093", "18093"}, "n1ql"},
 	SearchService:     {[2]string{"8094", "18094"}, "fts"},
 	AnalyticsService:  {[2]string{"8095", "18095"}, "cbas"},
+	EventingService:   {[2]string{"8096", "18096"}, "eventing"},
 }
 
 func allServices() [serviceCount]bool {
-	return [serviceCount]bool{true, true, true, true, true, true}
+	return [serviceCount]bool{true, true, true, true, true, true, true}
 }
 
 func serviceSet(ss []Service) [serviceCount]bool {

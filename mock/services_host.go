@@ -29,6 +29,17 @@ func (h host) Scans(node int, name string) (scans bool) {
 	return scans
 }
 
+func (h host) FunctionStates(node int) bool { return h.c.Node(node).profile.has[factFunctionStates] }
+
+func (h host) Running(s Service) (nodes int) {
+	for _, n := range h.c.Nodes() {
+		if n.runs[s] && n.Membership() != "out" {
+			nodes++
+		}
+	}
+	return nodes
+}
+
 func (h host) Reasons(node int) bool { return h.c.Node(node).profile.has[factErrorReasons] }
 
 // bucket asks something of a bucket that exists. It reports false for any other.
@@ -198,6 +209,8 @@ func (c *Cluster) FailPrepared(code int) int { return c.services.FailPrepared(co
 func (c *Cluster) Prepared() map[string]string { return c.services.Prepared() }
 
 // Views gives the cluster an engine for views. Without one design documents can be stored, and queries of views fail.
+// An engine that has the method CheckHandler, as that of mock/viewjs, compiles the code of functions of the eventing
+// service too, which are stored whatever their code without one.
 func Views(e ViewEngine) Option { return func(s *settings) { s.views = e } }
 
 // PutDesignDocument stores a design document, {"views":{"name":{"map":"function ...","reduce":"_count"}}}, under a name

@@ -10,7 +10,8 @@ import (
 )
 
 // Snapshot is what a cluster has at one time: buckets with their scopes, collections and documents, the definitions of
-// indexes, datasets and design documents, and accounts. Restore brings it back, as often as needed.
+// indexes, datasets and design documents, functions of the eventing service, and accounts. Restore brings it back, as
+// often as needed.
 type Snapshot struct {
 	of         *Cluster
 	buckets    []savedBucket

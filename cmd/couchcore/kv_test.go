@@ -219,7 +219,7 @@ func TestUsageIsExitCodeTwo(t *testing.T) {
 		"demo --duration 1ms":          "--duration",
 		"demo --workers 0":             "--workers",
 		"mock --nodes 0":               "mock",
-		"mock --port 65530":            "ports 65530 to 65565",
+		"mock --port 65530":            "ports 65530 to 65571",
 		"mock --bucket b:cassandra":    "bucket type",
 	} {
 		c.run(strings.Fields(line)...).failsWith(t, exitUsage, text)

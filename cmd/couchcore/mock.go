@@ -28,7 +28,7 @@ type mockCmd struct {
 	Bucket           []string `placeholder:"NAME[:TYPE]" help:"A bucket, of type couchbase, ephemeral or memcached; may be repeated (default: default)."`
 	Username         string   `default:"Administrator" help:"The administrator (default: Administrator)."`
 	Password         string   `default:"password" help:"The administrator's password (default: password)."`
-	Port             int      `help:"The first node's management port; each node takes twelve ports from there on. 0 takes free ports (default: 0)."`
+	Port             int      `help:"The first node's management port; each node takes fourteen ports from there on. 0 takes free ports (default: 0)."`
 	ServerVersion    []string `placeholder:"VERSION" help:"The server version that nodes are of, as 7.6 or 7.6.2: one for all, or one for each (default: 8.0)."`
 	TLS              bool     `name:"tls" help:"Offer TLS ports too (default: no)."`
 	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, obey control commands, and end when that connection ends."`

@@ -81,9 +81,10 @@ func setupServices(names []string) ([]mock.Service, error) {
 		s, ok := map[string]mock.Service{
 			"kv": mock.KVService, "mgmt": mock.ManagementService, "views": mock.ViewsService, "n1ql": mock.QueryService,
 			"fts": mock.SearchService, "cbas": mock.AnalyticsService,
+			"eventing": mock.EventingService,
 		}[name]
 		if !ok {
-			return nil, fmt.Errorf("services: %q, want kv, mgmt, views, n1ql, fts or cbas", name)
+			return nil, fmt.Errorf("services: %q, want kv, mgmt, views, n1ql, fts, cbas or eventing", name)
 		}
 		out = append(out, s)
 	}

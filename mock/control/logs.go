@@ -227,7 +227,7 @@ func clearApplied(c *call, in *BucketQuery) (nothing, error) {
 
 // HTTPQuery filters the log of the other services.
 type HTTPQuery struct {
-	Service   string `json:"service" doc:"query, search, analytics, views or management"`
+	Service   string `json:"service" doc:"query, search, analytics, views, eventing or management"`
 	Path      string `json:"path" doc:"a part of it"`
 	Statement string `json:"statement" doc:"a part of it"`
 	Node      string `json:"node" doc:"its number"`

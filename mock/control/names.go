@@ -47,7 +47,7 @@ var durabilityNames = []string{"", "majority", "majority_and_persist_to_active",
 
 var serviceNames = map[string]mock.Service{
 	"": mock.KVService, "management": mock.ManagementService, "views": mock.ViewsService, "query": mock.QueryService,
-	"search": mock.SearchService, "analytics": mock.AnalyticsService,
+	"search": mock.SearchService, "analytics": mock.AnalyticsService, "eventing": mock.EventingService,
 }
 
 // service reads the name of a service; empty means all.
@@ -55,7 +55,8 @@ func service(field, s string) (mock.Service, error) {
 	if v, ok := serviceNames[s]; ok {
 		return v, nil
 	}
-	return 0, invalid(field, "%q is not a service: there are query, search, analytics, views and management", s)
+	return 0, invalid(field,
+		"%q is not a service: there are query, search, analytics, views, eventing and management", s)
 }
 
 // serviceName is the name of a service.

@@ -117,8 +117,8 @@ func forceRoutes() []route {
 		of(del, "/v1/injections/{id}", "Ends an injection.", end(injections)),
 		of(get, "/v1/scripts", "The scripts, also those that are used up.", list(scripts)),
 		of(post, "/v1/scripts",
-			"Answers requests of query, search, analytics, views or management. Of several that match the newest "+
-				"that is not used up answers.", script),
+			"Answers requests of query, search, analytics, views, eventing or management. Of several that match the "+
+				"newest that is not used up answers.", script),
 		of(get, "/v1/scripts/{id}",
 			"How many requests a script has answered. It can wait for a number of them.", look(scripts)),
 		of(post, "/v1/scripts/{id}/release", "Lets go of the requests that a script holds.", release(scripts)),

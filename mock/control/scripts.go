@@ -11,7 +11,7 @@ import (
 
 // ScriptMatch says which requests a script answers; every member that is there must fit.
 type ScriptMatch struct {
-	Service     string  `json:"service,omitempty" doc:"query, search, analytics, views or management; absent for all"`
+	Service     string  `json:"service,omitempty" doc:"query, search, analytics, views, eventing or management; absent for all"`
 	Nodes       []int   `json:"nodes,omitempty" doc:"numbers of nodes"`
 	Method      string  `json:"method,omitempty" doc:"of HTTP"`
 	Path        string  `json:"path,omitempty" doc:"a part of the path"`

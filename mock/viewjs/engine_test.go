@@ -3,6 +3,7 @@ package viewjs_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,4 +111,31 @@ func TestReduceFunctions(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.Reduce(t.Context(), []byte("null"), []byte(`[]`), true)
 	require.Error(t, err)
+}
+
+func TestPlacesOfErrorsInHandlers(t *testing.T) {
+	e := viewjs.New(viewjs.Options{})
+	for _, row := range []struct {
+		code         string
+		line, column int
+		text         string
+	}{
+		{"function OnUpdate(doc, meta) {\n}", 0, 0, ""},
+		{"function OnDelete(meta, options) {}\nfunction other() { return 1 }", 0, 0, ""},
+		{"feefifofum", 1, 1, "only functions are allowed"},
+		{"function OnUpdate() {}\nvar a = 1", 2, 1, "only functions are allowed"},
+		{"function OnUpdate(doc {", 1, 23, "Unexpected token"},
+		{"function OnUpdate() {\n let a; let a; }", 2, 13, "already been declared"},
+		{"function OnUpdate() {}\nfunction OnUpdate() {}", 0, 0, "more than one function OnUpdate"},
+		{"", 0, 0, "no function OnUpdate or OnDelete"},
+		{"function OnUpdate() {" + strings.Repeat("[", 1000), 0, 0, "brackets within brackets"},
+	} {
+		line, column, err := e.CheckHandler(row.code)
+		if row.text == "" {
+			require.NoError(t, err, row.code)
+		} else {
+			require.ErrorContains(t, err, row.text)
+		}
+		require.Equal(t, [2]int{row.line, row.column}, [2]int{line, column}, row.code)
+	}
 }

@@ -40,3 +40,18 @@ func FuzzFunctions(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCheckHandler: code of the eventing service compiles, or is refused at a place within it.
+func FuzzCheckHandler(f *testing.F) {
+	f.Add("function OnUpdate(doc, meta) { log(doc); }")
+	f.Add("function OnDelete(meta) {\n let a; let a; }")
+	f.Add("function OnUpdate(doc { SELECT 1; }")
+	f.Add("feefifofum")
+	e := viewjs.New(viewjs.Options{})
+	f.Fuzz(func(t *testing.T, code string) {
+		line, column, err := e.CheckHandler(code)
+		if line < 0 || column < 0 || err == nil && line+column != 0 {
+			t.Errorf("%q: %d:%d %v", code, line, column, err)
+		}
+	})
+}

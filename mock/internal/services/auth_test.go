@@ -28,6 +28,7 @@ func TestAuthenticationOfTheServices(t *testing.T) {
 		mock.QueryService:     "/query/service?statement=SELECT+1",
 		mock.AnalyticsService: "/query/service?statement=SELECT+1",
 		mock.SearchService:    "/api/index", mock.ViewsService: "/default/_design/d", mock.ManagementService: "/whoami",
+		mock.EventingService: "/api/v1/functions",
 	}
 	for s, path := range paths {
 		ask := func(change func(*http.Request)) (int, string) {

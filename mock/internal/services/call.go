@@ -35,6 +35,8 @@ func (x *Call) Serve() {
 		x.search()
 	case Views:
 		x.views()
+	case Eventing:
+		x.eventing()
 	default:
 		x.query()
 	}
@@ -118,6 +120,9 @@ func (x *Call) Refuse() {
 		a.Errors = []Error{{Code: 20000, Message: "Unauthorized user."}}
 	case Views:
 		a.Errors = []Error{{Message: "unauthorized", Reason: "password required"}}
+	case Eventing:
+		refused := refuseEventing(status)
+		a = &refused
 	default:
 		a.Body = []byte{}
 	}

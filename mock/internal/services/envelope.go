@@ -190,7 +190,7 @@ func (x *Call) status(a *Answer) int {
 		return http.StatusOK
 	}
 	switch x.rq.Service {
-	case Search:
+	case Search, Eventing:
 		return http.StatusBadRequest
 	case Query, Analytics:
 		return queryStatus(a.Errors[0].Code)
@@ -232,6 +232,9 @@ func (x *Call) failed(a *Answer, status int) []byte {
 		return []byte(cmp.Or(e.Raw, fmt.Sprintf(`{"error":%s,"reason":%s}`, quote(e.Message), quote(e.Reason))))
 	case Management:
 		return []byte(cmp.Or(e.Raw, fmt.Sprintf(`{"errors":{"_":%s}}`, quote(e.Message))))
+	case Eventing:
+		return []byte(cmp.Or(e.Raw, fmt.Sprintf(`{"name":%s,"code":%d,"description":%s}`, quote(e.Reason), e.Code,
+			quote(e.Message))))
 	default:
 		return nil
 	}

@@ -8,21 +8,24 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/sqlpp"
 )
 
-// Saved is what a cluster's services know of its data: the definitions of indexes, datasets and design documents.
+// Saved is what a cluster's services know of its data: the definitions of indexes, datasets and design documents, and
+// the functions of the eventing service.
 type Saved struct {
 	indexes       []queryIndex
 	searchIndexes map[string]json.RawMessage
 	analytics     analytics
 	designs       map[string]map[string]*design
+	functions     map[functionPlace]*function // of the eventing service
 }
 
 // Save returns what Load brings back.
 func (s *State) Save() *Saved {
+	functions := s.eventing.save()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := &Saved{
 		indexes: slices.Clone(s.indexes), searchIndexes: maps.Clone(s.searchIndexes),
-		analytics: s.analytics.clone(), designs: map[string]map[string]*design{},
+		analytics: s.analytics.clone(), designs: map[string]map[string]*design{}, functions: functions,
 	}
 	for uuid, ds := range s.designs {
 		out.designs[uuid] = maps.Clone(ds)
@@ -51,6 +54,7 @@ func (s *State) Load(saved *Saved, now map[string]string) {
 		}
 		designs[renamed(uuid)] = fresh
 	}
+	s.eventing.load(saved.functions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.indexes, s.designs, s.txns = indexes, designs, map[string]*sqlpp.Txn{}

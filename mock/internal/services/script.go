@@ -67,13 +67,14 @@ type Answer struct {
 }
 
 // Error is an error or warning in an answer. For query and analytics it becomes {"code","msg","retry"} and so on;
-// for search its Message is the answer's error text; for views Message and Reason are the error and its reason, or
+// for search its Message is the answer's error text; for eventing Reason, Code and Message are the error's name, its
+// code and its description; for views Message and Reason are the error and its reason, or
 // Message is the reason of an error behind rows.
 type Error struct {
 	Code    int
 	Message string
 	Retry   bool   // retriable for analytics
-	Reason  string // JSON text of the member "reason"; plain text for views
+	Reason  string // JSON text of the member "reason"; plain text for views and eventing
 	Cause   string // JSON text
 	Raw     string // the whole element as JSON text, instead of all others
 }

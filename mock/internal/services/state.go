@@ -20,6 +20,10 @@ type Host interface {
 	Capable(service, capability string) bool
 	// Scans reports whether a node's query service reads a bucket's collection without an index.
 	Scans(node int, bucket string) bool
+	// FunctionStates reports whether a node's eventing service has the states of 8.0.
+	FunctionStates(node int) bool
+	// Running is how many nodes run a service.
+	Running(s Service) int
 	// Reasons reports whether a node's query service gives reasons for errors.
 	Reasons(node int) bool
 	// BucketUUID is the uuid of a bucket, empty for one that does not exist.
@@ -55,6 +59,8 @@ type State struct {
 	turn    chan struct{} // holds one token while functions of a view run
 	scripts trigger.List[script]
 
+	eventing eventing
+
 	mu            sync.Mutex // guards what follows; the host is not asked under it
 	log           []Request
 	unsupported   []Unsupported
@@ -72,6 +78,7 @@ func NewState(h Host, engine ViewEngine) *State {
 		host: h, engine: engine, turn: make(chan struct{}, 1), prepared: map[string]*prepared{},
 		txns:          map[string]*sqlpp.Txn{},
 		searchIndexes: map[string]json.RawMessage{}, analytics: newAnalytics(),
-		designs: map[string]map[string]*design{},
+		designs:  map[string]map[string]*design{},
+		eventing: eventing{functions: map[functionPlace]*function{}},
 	}
 }
