@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Time   time.Duration // 1 s
 	Memory int64         // bytes by which the process's heap may grow; 64 MiB
-	Depth  int           // calls within calls; 512
+	Depth  int           // calls within calls, and brackets within brackets; 512
 	Output int           // bytes of all keys and values that one document, or one reduction, yields; 8 MiB
 }
 
@@ -76,6 +76,9 @@ func (e *Engine) Compile(mapFunction, reduce string) (mock.ViewFunctions, error)
 
 // function compiles an expression that is to be a function.
 func (f *functions) function(name, source string) (goja.Callable, error) {
+	if err := readable(source, f.opts.Depth); err != nil {
+		return nil, fmt.Errorf("the %s function: %w", name, err)
+	}
 	source = strings.TrimRight(source, "; \t\r\n")
 	program, err := goja.Compile(name, "("+source+"\n)", false)
 	if err != nil {

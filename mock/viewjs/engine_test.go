@@ -84,6 +84,25 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// The parser calls itself for what is nested. Code that would take more stack than a process may have is refused; the
+// runtime would end the process.
+func TestDeepCodeIsRefused_D203(t *testing.T) {
+	e := viewjs.New(viewjs.Options{})
+	code := func(in string, n int) string { return "function OnUpdate(doc) {" + strings.Repeat(in, n) + "1}" }
+	for _, source := range []string{code("!", 8<<20), code("(", 8<<20), code("(", 513)} {
+		_, err := e.Compile(source, "")
+		require.Error(t, err)
+		_, err = e.Compile("function (doc) {}", source)
+		require.Error(t, err)
+		_, _, err = e.CheckHandler(source)
+		require.Error(t, err)
+	}
+	_, err := e.Compile(code("!", 64<<10), "")
+	require.NoError(t, err)
+	_, _, err = e.CheckHandler(code("!", 64<<10))
+	require.NoError(t, err)
+}
+
 func TestAnInterruptedFunctionCanBeUsedAgain(t *testing.T) {
 	f, err := viewjs.New(viewjs.Options{Time: 20 * time.Millisecond}).Compile(`function (doc) { while (doc.loop) {} emit(1, 1); }`, "")
 	require.NoError(t, err)

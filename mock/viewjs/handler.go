@@ -17,8 +17,8 @@ const handlerArea = "handlerCode"
 // from 1, and are 0 when the error is not at a place. Nothing runs. Statements of SQL++ within the code, which servers
 // take, are errors.
 func (e *Engine) CheckHandler(code string) (line, column int, err error) {
-	if deepest(code) > e.opts.Depth { // the parser calls itself for each
-		return 0, 0, fmt.Errorf("more than %d brackets within brackets", e.opts.Depth)
+	if err := readable(code, e.opts.Depth); err != nil {
+		return 0, 0, err
 	}
 	program, err := parser.ParseFile(nil, handlerArea, code, 0)
 	if err != nil {
@@ -54,19 +54,4 @@ func (e *Engine) CheckHandler(code string) (line, column int, err error) {
 		return 0, 0, err
 	}
 	return 0, 0, nil
-}
-
-// deepest is how deep brackets are nested; those in texts and comments count too.
-func deepest(code string) (most int) {
-	depth := 0
-	for _, c := range []byte(code) {
-		switch c {
-		case '(', '[', '{':
-			depth++
-			most = max(most, depth)
-		case ')', ']', '}':
-			depth--
-		}
-	}
-	return most
 }

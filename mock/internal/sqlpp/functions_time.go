@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// moment1 reads the time that the first argument of a function stands for: a text, or milliseconds.
+// readTime reads the time that the first argument of a function stands for: a text, or milliseconds.
 type readTime func(v any) (t time.Time, layout string, ok bool)
 
 func fromText(v any) (time.Time, string, bool) {
