@@ -221,6 +221,9 @@ func compare(t *testing.T, other *raw, ops []memd.Opcode, known []difference) {
 	differs := func(program []step) (at int, our, their string) {
 		count++
 		ours.keys, theirs.keys = fmt.Sprint("k", count), fmt.Sprint("k", count)
+		for _, r := range []*raw{ours.r, theirs.r} { // each program has its time, however many there are
+			require.NoError(t, r.nc.SetDeadline(time.Now().Add(patience)))
+		}
 		a, b := ours.run(program), theirs.run(program)
 		for i, st := range program {
 			if a[i] == b[i] {

@@ -154,12 +154,13 @@ func perform[R any, O kv.Op[R]](a *attempt, op O) (R, error) {
 		}
 		done <- end{r, err}
 	})
-	t := time.NewTimer(a.limit + neverLimit)
-	defer t.Stop()
+	never := make(chan struct{})
+	t := afterRun(a.limit+neverLimit, func() { close(never) })
+	defer t.stop()
 	select {
 	case e := <-done:
 		return e.r, e.err
-	case <-t.C:
+	case <-never:
 		var none R
 		a.w.violate("P1", endedNotOnce, "%T has not ended %v after its deadline", op, neverLimit)
 		return none, errNever

@@ -111,12 +111,15 @@ func Client(in io.Reader, out io.Writer) error {
 	if c.sc = scenarioNamed(c.o.Scenario); c.sc == nil {
 		return fmt.Errorf("no scenario %q", c.o.Scenario)
 	}
-	beside.Go(func() { c.watch.run(ctx) })
 	if l, err := listen("127.0.0.1:0"); err == nil { // the runtime's own descriptors are there from now on
 		_ = l.Close()
 	}
 	c.slack = slackOf(c.sc, runtime.GOMAXPROCS(0))
 	goroutines, files := runtime.NumGoroutine(), descriptors()
+	var watching sync.WaitGroup
+	watched, stopWatch := context.WithCancel(ctx)
+	defer stopWatch()
+	watching.Go(func() { c.watch.run(watched) })
 	if err := c.openAll(); err != nil {
 		return err
 	}
@@ -129,6 +132,8 @@ func Client(in io.Reader, out io.Writer) error {
 		c.calm()
 	}
 	c.end()
+	stopWatch() // it starts goroutines, too
+	watching.Wait()
 	c.left(goroutines, files)
 	c.sum()
 	return nil

@@ -23,15 +23,18 @@
 //	P16  the log has no error, and the process does not die
 //
 // Real time is not the client's alone: a process that the machine does not run cannot keep a deadline. The client
-// process has a goroutine that does nothing but sleep, wait for its turn, and look how late that comes (see watch). A
-// call may be late by four times what that goroutine was late by meanwhile, because four goroutines have to be run, one
-// after the other: the one that notices the end of a context, the one that ends the call, the one that runs its
-// callback, and the caller's. Calls that are late only so are counted apart. That goroutine sees every pause
-// of a process with one processor (GOMAXPROCS=1), which every other pair of rounds has. With several processors the
-// system may take one thread away and not the others: only the goroutines of that thread's processor are late then,
-// which the watch does not see. With 10,000 callers one goroutine ends thousands of calls at the same deadline, and
-// waits for its turn again after each slice of 10 ms, behind those that it has woken. In both cases 2 s are allowed
-// instead of 50 ms. That is less than the delays that a fault of the client adds: a handshake's limit, a pause between
-// dials, a forgotten deadline. Every scenario but that of the 10,000 callers has rounds with one processor, and
-// the simulation judges each deadline without any of this, because its time is not the machine's.
+// process has a goroutine that sleeps, has a new goroutine take some memory and wait for its turn, and looks how late
+// that is done (see watch): the end of a call starts goroutines and takes memory, too, and the collector makes a new
+// goroutine work for what it takes. A call may be late by four times what that goroutine was late by meanwhile, because
+// four goroutines have to be run, one after the other: the one that notices the end of a context, the one that ends the
+// call, the one that runs its callback, and the caller's. Calls that are late only so are counted apart. That goroutine
+// sees every pause of a process with one processor (GOMAXPROCS=1), which every other pair of rounds has. With several
+// processors the system may take one thread away and not the others: only the goroutines of that thread's processor are
+// late then, which the watch does not see. With 10,000 callers one goroutine ends thousands of calls at the same
+// deadline, and waits for its turn again after each slice of 10 ms, behind those that it has woken. In both cases 2 s
+// are allowed instead of 50 ms. That is less than the delays that a fault of the client adds: a handshake's limit, a
+// pause between dials, a forgotten deadline. Every scenario but that of the 10,000 callers has rounds with one
+// processor, and the simulation judges each deadline without any of this, because its time is not the machine's. A
+// machine that is paused and goes on later has all its timers fire at once; the limits for what hangs count such a
+// pause as one second (see runTimer).
 package chaos

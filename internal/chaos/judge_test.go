@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -63,6 +64,26 @@ func TestWhatAProcessWasNotRunForIsCounted(t *testing.T) {
 		w.woke(at(60 + 10*i))
 	}
 	require.Zero(t, w.stalled(at(30), at(52)))
+}
+
+// A limit is over when the process was run for so long. A pause of the machine is a tick that comes late: one second.
+func TestALimitCountsTheTimeThatTheProcessIsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, fired := time.Now(), make(chan time.Duration, 1)
+		r := afterRun(3*time.Second, func() { fired <- time.Since(began) })
+		require.Equal(t, 3*time.Second, <-fired)
+		require.False(t, r.stop())
+		r = afterRun(2*time.Second, func() { t.Error("it was stopped") })
+		time.Sleep(1500 * time.Millisecond)
+		require.True(t, r.stop())
+		time.Sleep(time.Minute)
+		r = afterRun(3*time.Second, func() { fired <- 0 })
+		r.t.Reset(time.Hour) // as if the machine was paused
+		time.Sleep(time.Hour + 1900*time.Millisecond)
+		require.Empty(t, fired)
+		time.Sleep(200 * time.Millisecond)
+		require.NotEmpty(t, fired)
+	})
 }
 
 // Within four turns each scenario has rounds with one processor and with several, over TCP and over TLS. With one

@@ -111,9 +111,9 @@ func (p *process) kill() {
 
 // finish waits for the process to end by itself, for as long as it may take.
 func (p *process) finish(limit time.Duration) error {
-	late := time.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })
+	late := afterRun(limit, func() { _ = p.cmd.Process.Kill() })
 	p.once.Do(p.wait)
-	if !late.Stop() {
+	if !late.stop() {
 		return fmt.Errorf("%s did not end", p.name)
 	}
 	return p.end

@@ -232,8 +232,8 @@ func (rd *round) startClient() (err error) {
 	if rd.client, err = rd.start(PartClient, "the client", o, env...); err != nil {
 		return err
 	}
-	late := time.AfterFunc(startLimit, rd.client.dump)
-	defer late.Stop()
+	late := afterRun(startLimit, rd.client.dump)
+	defer late.stop()
 	return rd.client.ready()
 }
 
@@ -284,9 +284,9 @@ func (rd *round) await(d time.Duration, over chan error) {
 
 // end waits for the client process to end. One that does not is made to show its goroutines.
 func (rd *round) end(over chan error) {
-	t := time.AfterFunc(endLimit, rd.client.dump)
+	t := afterRun(endLimit, rd.client.dump)
 	err := <-over
-	hung := !t.Stop()
+	hung := !t.stop()
 	if ended := rd.client.finish(endLimit); err == nil {
 		err = ended
 	}

@@ -10,6 +10,7 @@ import (
 const (
 	watchEvery = 2 * time.Millisecond
 	watchKeeps = 1 << 14 // stalls
+	callMemory = 4 << 10 // bytes, as much as the error and the reports of a call take
 )
 
 // watch knows when this process was not run in time: its goroutine sleeps, and looks how late its turn comes. It has no
@@ -39,10 +40,22 @@ func (w *watch) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			runtime.Gosched() // a timer's goroutine is run before others: now it waits for its turn as they do
+			turn()
 			w.woke(time.Now())
 		}
 	}
+}
+
+// turn does what the end of a call needs of the runtime: a new goroutine, which waits for its turn, and memory. A
+// timer's goroutine is run before others, and one that has worked for the collector already need not do so now: a new
+// one has neither advantage.
+func turn() {
+	done := make(chan *[callMemory]byte)
+	go func() {
+		runtime.Gosched()
+		done <- new([callMemory]byte)
+	}()
+	<-done
 }
 
 // woke notes that the goroutine runs. It is for that goroutine.
