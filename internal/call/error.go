@@ -396,6 +396,7 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 			e.routed(c)
 		}
 	default:
+		e.Retry = c.State.Info() // of the attempts before: what ended this one is no reason to retry
 		e.endedUnsent()
 		e.routed(c)
 	}

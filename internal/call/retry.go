@@ -60,10 +60,15 @@ func opaqueID(o uint32) string {
 }
 
 // endedUnsent counts the attempt in whose place a call has ended that the orchestrator has not: one without a node was
-// never sent.
+// never sent, nor was one that its node or its connection cannot take.
 func (e *Error) endedUnsent() {
-	if e.Endpoint == "" {
+	switch e.Cause.(type) { //nolint:errorlint // what the dispatcher has made, and nothing has wrapped
+	case *FeatureError, *ConnectionGoneError:
 		e.Retry.Unsent++
+	default:
+		if e.Endpoint == "" {
+			e.Retry.Unsent++
+		}
 	}
 }
 
