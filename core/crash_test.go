@@ -352,7 +352,7 @@ func TestAClusterIsKilledOverRealSockets(t *testing.T) {
 	var kill func()
 	port, ok := 0, false
 	for try := 0; !ok && try < 10; try++ {
-		port = 10000 + (os.Getpid()*36+try*997)%20000
+		port = 10000 + (os.Getpid()*42+try*997)%20000
 		conn, kill, ok = startChild(t, port, journal)
 	}
 	require.True(t, ok, "no free ports")
