@@ -68,8 +68,8 @@ type Answer struct {
 
 // Error is an error or warning in an answer. For query and analytics it becomes {"code","msg","retry"} and so on;
 // for search its Message is the answer's error text; for eventing Reason, Code and Message are the error's name, its
-// code and its description; for views Message and Reason are the error and its reason, or
-// Message is the reason of an error behind rows.
+// code and its description; for views Message and Reason are the error and its reason, or Message is the reason of an
+// error behind rows.
 type Error struct {
 	Code    int
 	Message string
