@@ -145,7 +145,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		var e *search.Error
 		if !errors.As(err, &e) {
-			t.Skip() // the reader of the body failed, which is the client's to explain
+			t.Skip("the reader of the body failed, which is the client's to explain")
 		}
 		require.ErrorIs(t, err, cberr.Couchbase)
 		require.NotEmpty(t, err.Error())

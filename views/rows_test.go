@@ -108,7 +108,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		var e *views.Error
 		if !errors.As(err, &e) {
-			t.Skip() // the reader of the body failed, which is the client's to explain
+			t.Skip("the reader of the body failed, which is the client's to explain")
 		}
 		require.ErrorIs(t, err, cberr.Couchbase)
 		require.NotEmpty(t, err.Error())
