@@ -196,8 +196,8 @@ var languages = []string{"7.2.0", "6.6.2", "6.0.0", "6.5.0"}
 
 // Settings by the type that they must have.
 var (
-	booleanSettings = setOf(`deployment_status processing_status n1ql_prepare_all allow_transaction_mutations cursor_aware
-		enable_applog_rotation`)
+	booleanSettings = setOf(`deployment_status processing_status n1ql_prepare_all allow_transaction_mutations
+		cursor_aware enable_applog_rotation`)
 	countSettings = setOf(`checkpoint_interval cpp_worker_thread_count curl_max_allowed_resp_size execution_timeout
 		cursor_checkpoint_timeout feedback_batch_size feedback_read_buffer_size idle_checkpoint_interval
 		poll_bucket_interval sock_batch_size timer_context_size tick_duration worker_count worker_feedback_queue_cap
