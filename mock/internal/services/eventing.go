@@ -50,6 +50,7 @@ type eventingCode struct {
 var (
 	appNotDeployed      = eventingCode{"ERR_APP_NOT_DEPLOYED", 12, http.StatusNotAcceptable}
 	appNotFound         = eventingCode{"ERR_APP_NOT_FOUND_TS", 13, http.StatusNotFound}
+	marshalFailed       = eventingCode{"ERR_MARSHAL_RESP", 14, http.StatusInternalServerError}
 	unmarshalFailed     = eventingCode{"ERR_UNMARSHAL_PLD", 16, http.StatusBadRequest}
 	sourceIsMetadata    = eventingCode{"ERR_SRC_MB_SAME", 17, http.StatusUnprocessableEntity}
 	appDeployed         = eventingCode{"ERR_APP_ALREADY_DEPLOYED", 20, http.StatusUnprocessableEntity}

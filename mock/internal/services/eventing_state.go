@@ -72,7 +72,8 @@ func (c *eventingCall) resume() (any, *eventingFailure) {
 	return c.verb(refused, true, true, "Resuming")
 }
 
-// verb changes the state. Releases before 8.0 refuse some states.
+// verb changes the state. Releases before 8.0 refuse some states, and read the body of a deployment: one that is no
+// JSON object is an error of the server, by functionDeploy in 7.6's service_manager/http_handlers.go.
 func (c *eventingCall) verb(
 	refused map[functionState]eventingCode, deployment, processing bool, doing string,
 ) (any, *eventingFailure) {
@@ -86,7 +87,7 @@ func (c *eventingCall) verb(
 	settings := map[string]any{}
 	if len(c.rq.Body) > 0 && doing == "deploying" && !c.newRules {
 		if err := jsonInto(c.rq.Body, &settings); err != nil || settings == nil {
-			return nil, unmarshalFailed.because("the body is not a JSON object")
+			return nil, marshalFailed.because("the body is not a JSON object")
 		}
 	}
 	settings["deployment_status"], settings["processing_status"] = deployment, processing

@@ -253,7 +253,10 @@ func TestDefinitionsThatAreRefused(t *testing.T) {
 	for _, body := range []string{"", "{", "null", "[]", "1"} {
 		a.fails("POST", "/functions/f/settings", body, 400, "ERR_UNMARSHAL_PLD", 16)
 	}
-	a.fails("POST", "/functions/f/deploy", "null", 400, "ERR_UNMARSHAL_PLD", 16)
+	for _, body := range []string{"{", "null", "[]", "1"} {
+		a.fails("POST", "/functions/f/deploy", body, 500, "ERR_MARSHAL_RESP", 14)
+	}
+	a.fails("POST", "/functions/f/undeploy", "{", 406, "ERR_APP_NOT_DEPLOYED", 12) // its body is not read
 	a.fails("POST", "/functions/f/config", "[", 400, "ERR_UNMARSHAL_PLD", 16)
 	a.fails("POST", "/functions/f/settings", `{"worker_count":1}`, 400, "ERR_INVALID_CONFIG", 38)
 	state := `{"deployment_status":false,"processing_status":`
