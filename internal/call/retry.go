@@ -1,6 +1,7 @@
 package call
 
 import (
+	"errors"
 	"time"
 
 	"github.com/couchcore/couchcore/retry"
@@ -62,13 +63,10 @@ func opaqueID(o uint32) string {
 // endedUnsent counts the attempt in whose place a call has ended that the orchestrator has not: one without a node was
 // never sent, nor was one that its node or its connection cannot take.
 func (e *Error) endedUnsent() {
-	switch e.Cause.(type) { //nolint:errorlint // what the dispatcher has made, and nothing has wrapped
-	case *FeatureError, *ConnectionGoneError:
+	_, missing := errors.AsType[*FeatureError](e.Cause)
+	_, gone := errors.AsType[*ConnectionGoneError](e.Cause)
+	if missing || gone || e.Endpoint == "" {
 		e.Retry.Unsent++
-	default:
-		if e.Endpoint == "" {
-			e.Retry.Unsent++
-		}
 	}
 }
 
