@@ -93,6 +93,7 @@ func doneWith(format string, args ...any) done { return done{Info: fmt.Sprintf(f
 type eventingCall struct {
 	*Call
 	*eventing
+	given    givenFunction // of a request that stores one
 	at       functionPlace
 	now      time.Time
 	newRules bool // the node has the states of 8.0
@@ -140,9 +141,13 @@ func (x *Call) eventingAnswer() Answer {
 		return Answer{Status: http.StatusNotFound, Body: []byte("404 page not found\n")}
 	}
 	e := &x.s.eventing
+	c := &eventingCall{Call: x, eventing: e, newRules: x.s.host.FunctionStates(x.rq.Node)}
+	if route == "" && x.rq.Method == http.MethodPost {
+		c.given = x.readGiven() // code may take seconds to compile, in which the service answers others
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := &eventingCall{Call: x, eventing: e, now: time.Now(), newRules: x.s.host.FunctionStates(x.rq.Node)}
+	c.now = time.Now()
 	c.sweep()
 	handler := eventingRoutes[route][x.rq.Method]
 	query := x.rq.Query

@@ -46,7 +46,7 @@ var reserved = setOf(`abstract await boolean break byte case catch char class co
 	throws transient try typeof var void volatile while with yield alter build create drop execute explain from grant
 	infer insert merge prepare rename select revoke update upsert`)
 
-// check refuses a definition that a server does not take.
+// check refuses a definition that a server does not take, but for its code.
 func (c *eventingCall) check(f *function) *eventingFailure {
 	const system = "_system"
 	b := &f.Bindings
@@ -85,13 +85,34 @@ func (c *eventingCall) check(f *function) *eventingFailure {
 	case f.size() > maxFunction:
 		return appCodeSize.because("Function: %s has more than %d bytes", c.at, maxFunction)
 	}
-	return c.compile(f.Code)
+	return nil
 }
 
-// compile refuses code that does not compile; without an engine all of it does.
-func (c *eventingCall) compile(code string) *eventingFailure {
-	engine, ok := c.s.engine.(HandlerEngine)
-	if !ok {
+// givenFunction is the function of a body, with what is wrong with it by itself.
+type givenFunction struct {
+	function   *function
+	unreadable *eventingFailure // there is no function then
+	uncompiled *eventingFailure // its code does not compile, which counts when nothing else is wrong
+}
+
+// readGiven reads the function of the body and compiles its code. The caller does not have the mutex: the engine's time
+// grows with the square of what is nested.
+func (x *Call) readGiven() givenFunction {
+	list, failure := readFunctions(x.rq.Body)
+	if failure == nil && len(list) != 1 {
+		failure = unmarshalFailed.because("the body has %d functions", len(list))
+	}
+	if failure != nil {
+		return givenFunction{unreadable: failure}
+	}
+	return givenFunction{function: list[0], uncompiled: x.compile(list[0].Code)}
+}
+
+// compile refuses code that does not compile; without an engine all of it does. Code that is too long for a function is
+// refused as that.
+func (x *Call) compile(code string) *eventingFailure {
+	engine, ok := x.s.engine.(HandlerEngine)
+	if !ok || len(code) > maxFunction {
 		return nil
 	}
 	line, column, err := engine.CheckHandler(code)

@@ -39,14 +39,10 @@ func (c *eventingCall) get() (any, *eventingFailure) {
 
 // put stores the function of the body, whose name is that of the path.
 func (c *eventingCall) put() (any, *eventingFailure) {
-	list, failure := readFunctions(c.rq.Body)
+	f, failure := c.given.function, c.given.unreadable
 	if failure != nil {
 		return nil, failure
 	}
-	if len(list) != 1 {
-		return nil, unmarshalFailed.because("the body has %d functions", len(list))
-	}
-	f := list[0]
 	switch {
 	case f.Name != c.at.name:
 		return nil, appNameMismatch.because("the name of the path is %s, that of the body %s", c.at.name, f.Name)
@@ -56,11 +52,12 @@ func (c *eventingCall) put() (any, *eventingFailure) {
 	case f.Scope != c.at.scope:
 		return nil, invalidRequest.because("the scope of the query is %s, that of the body %s", c.at.scope, f.Scope)
 	}
-	return c.store(f)
+	return c.store(f, c.given.uncompiled)
 }
 
-// store creates a function or replaces it.
-func (c *eventingCall) store(f *function) (any, *eventingFailure) {
+// store creates a function or replaces it. uncompiled refuses its code; nil for code that compiles, or that is stored
+// already.
+func (c *eventingCall) store(f *function, uncompiled *eventingFailure) (any, *eventingFailure) {
 	c.at = f.at()
 	old := c.functions[c.at]
 	if !c.mayManage(f.Scope) || !c.may(f.Bindings.SourceBucket) || !c.may(f.Bindings.MetadataBucket) {
@@ -76,7 +73,7 @@ func (c *eventingCall) store(f *function) (any, *eventingFailure) {
 	if old != nil {
 		f.Bindings.keepSecrets(&old.Bindings)
 	}
-	if failure := c.check(f); failure != nil {
+	if failure := cmp.Or(c.check(f), uncompiled); failure != nil {
 		return nil, failure
 	}
 	if failure := c.mayReplace(old, f); failure != nil {
@@ -174,5 +171,5 @@ func (c *eventingCall) putBindings() (any, *eventingFailure) {
 		return nil, unmarshalFailed.because("the body is not a configuration: %v", err)
 	}
 	next.Bindings.complete()
-	return c.store(next)
+	return c.store(next, nil)
 }

@@ -1,10 +1,12 @@
 package services_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -361,4 +363,45 @@ func TestWithoutAnEngineAllCodeCompiles(t *testing.T) {
 	script.Remove()
 	require.Equal(t, "undeployed", a.composite("/f"))
 	require.Len(t, a.c.ServiceLog(mock.EventingService), 3)
+}
+
+// heldEngine compiles the code of functions when the test lets it.
+type heldEngine struct {
+	*viewjs.Engine
+	compiling, release chan struct{}
+}
+
+func (e *heldEngine) CheckHandler(code string) (line, column int, err error) {
+	e.compiling <- struct{}{}
+	<-e.release
+	return e.Engine.CheckHandler(code)
+}
+
+// TestTheServiceAnswersWhileCodeCompiles: its mutex is free then. Only code that is stored anew is compiled.
+func TestTheServiceAnswersWhileCodeCompiles(t *testing.T) {
+	e := &heldEngine{viewjs.New(viewjs.Options{}), make(chan struct{}, 1), make(chan struct{})}
+	release := sync.OnceFunc(func() { close(e.release) })
+	a := newAsker(t, mock.Start(t, mock.Views(e), withKeyspaces))
+	defer release() // before the cluster waits for the request
+	stored := make(chan answered, 1)
+	go func() { // ends with the request, at the latest when the cluster is closed
+		got, _ := a.try(0, mock.EventingService, "POST", "/api/v1/functions/f", aFunction(nil), nil)
+		stored <- got
+	}()
+	<-e.compiling
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	got, err := a.try(0, mock.EventingService, "GET", "/api/v1/status", "", func(r *http.Request) {
+		*r = *r.WithContext(ctx)
+	})
+	require.NoError(t, err)
+	require.Equal(t, 200, got.status)
+	require.Empty(t, stored)
+	release()
+	require.Equal(t, 200, (<-stored).status)
+	a.done("POST", "/functions/f/config", `{"source_bucket":"default","source_scope":"s","source_collection":"source",`+
+		`"metadata_bucket":"default","metadata_scope":"s","metadata_collection":"meta"}`)
+	require.Empty(t, e.compiling)
+	a.done("POST", "/functions/f", aFunction(nil))
+	require.Len(t, e.compiling, 1)
 }
