@@ -149,6 +149,7 @@ var staleTexts = map[int]string{
 
 // usePrepared finds a prepared statement. A plan brings back one that is not known any more.
 func (s *State) usePrepared(name, encoded string) (*prepared, *Answer) {
+	pl, wrong := readPlan(name, encoded) // before the mutex is taken
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.prepared[name]
@@ -157,20 +158,27 @@ func (s *State) usePrepared(name, encoded string) (*prepared, *Answer) {
 		return nil, failure1(p.stale, "%s: %s", cmp.Or(staleTexts[p.stale], "Prepared statement cannot be used"), name)
 	case p != nil:
 		return p, nil
-	case encoded == "":
-		return nil, failure1(unknownPrepared, "No such prepared statement: %s", name)
-	}
-	var pl plan
-	b, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil || json.Unmarshal(b, &pl) != nil || pl.Statement == "" {
-		return nil, failure1(4070, "Unable to decode prepared statement %s", name)
-	}
-	if pl.Name != name {
-		return nil, failure1(4080, "Encoded plan parameter does not match %s", name)
+	case wrong != nil:
+		return nil, wrong
 	}
 	p = &prepared{statement: pl.Statement, context: pl.Context}
 	s.prepared[name] = p
 	return p, nil
+}
+
+// readPlan decodes the plan of a request for a prepared statement.
+func readPlan(name, encoded string) (pl plan, wrong *Answer) {
+	if encoded == "" {
+		return pl, failure1(unknownPrepared, "No such prepared statement: %s", name)
+	}
+	b, err := base64.StdEncoding.DecodeString(encoded)
+	switch {
+	case err != nil || json.Unmarshal(b, &pl) != nil || pl.Statement == "":
+		return pl, failure1(4070, "Unable to decode prepared statement %s", name)
+	case pl.Name != name:
+		return pl, failure1(4080, "Encoded plan parameter does not match %s", name)
+	}
+	return pl, nil
 }
 
 // ForgetPrepared removes every prepared statement, as a restart of the query service does: a request that names one

@@ -66,6 +66,9 @@ func noSearchIndex(name string) Answer {
 // searchDefinition reads or changes the definitions of indexes.
 func (x *Call) searchDefinition() Answer {
 	s, name, cluster := x.s, x.rq.Index, x.s.host.UUID()
+	if one := name != "" && !strings.HasSuffix(name, "."); one && x.rq.Method == http.MethodPut {
+		return x.putSearchDefinition()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.searchIndexes
@@ -94,30 +97,36 @@ func (x *Call) searchDefinition() Answer {
 		}
 		delete(all, name)
 		return Answer{Body: []byte(`{"status":"ok"}`)}
-	case http.MethodPut:
-		def := map[string]json.RawMessage{}
-		if err := jsonInto(x.rq.Body, &def); err != nil {
-			return searchFailure("rest_create_index: could not unmarshal json, indexName: %s, err: %v", name, err)
-		}
-		if all[name] != nil && x.rq.text("uuid") == "" {
-			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: cannot create index "+
-				"because an "+
-				"index with the same name already exists: %s", name, name)
-		}
-		if asked := askedName(x.rq.Path); asked != name && !indexName.MatchString(asked) {
-			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: CreateIndex, "+
-				"indexName is invalid: %q", name, asked)
-		}
-		if _, err := fts.ParseIndex(x.rq.Body); err != nil {
-			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: CreateIndex, "+
-				"Validate failed, err: %v", name, err)
-		}
-		uuid := freshUUID()[:16]
-		def["uuid"], def["name"] = json.RawMessage(quote(uuid)), json.RawMessage(quote(name))
-		all[name] = toJSON(def)
-		return Answer{Body: toJSON(map[string]string{"status": "ok", "name": name, "uuid": uuid})}
 	}
 	return Answer{Status: http.StatusMethodNotAllowed, Errors: []Error{{Message: "method not allowed"}}}
+}
+
+// putSearchDefinition stores the definition of the body. It is read before the mutex is taken.
+func (x *Call) putSearchDefinition() Answer {
+	s, name, asked := x.s, x.rq.Index, askedName(x.rq.Path)
+	def := map[string]json.RawMessage{}
+	if err := jsonInto(x.rq.Body, &def); err != nil {
+		return searchFailure("rest_create_index: could not unmarshal json, indexName: %s, err: %v", name, err)
+	}
+	_, invalid := fts.ParseIndex(x.rq.Body)
+	uuid := freshUUID()[:16]
+	def["uuid"], def["name"] = json.RawMessage(quote(uuid)), json.RawMessage(quote(name))
+	stored, replaces := toJSON(def), x.rq.text("uuid") != ""
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.searchIndexes[name] != nil && !replaces:
+		return searchFailure("rest_create_index: error creating index: %s, err: manager_api: cannot create index "+
+			"because an index with the same name already exists: %s", name, name)
+	case asked != name && !indexName.MatchString(asked):
+		return searchFailure("rest_create_index: error creating index: %s, err: manager_api: CreateIndex, "+
+			"indexName is invalid: %q", name, asked)
+	case invalid != nil:
+		return searchFailure("rest_create_index: error creating index: %s, err: manager_api: CreateIndex, "+
+			"Validate failed, err: %v", name, invalid)
+	}
+	s.searchIndexes[name] = stored
+	return Answer{Body: toJSON(map[string]string{"status": "ok", "name": name, "uuid": uuid})}
 }
 
 // indexName is what an index of a scope may be called there.
