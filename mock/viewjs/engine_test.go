@@ -97,7 +97,15 @@ func TestDeepCodeIsRefused_D203(t *testing.T) {
 		_, _, err = e.CheckHandler(source)
 		require.Error(t, err)
 	}
-	_, err := e.Compile(code("!", 64<<10), "")
+	for _, costly := range []string{"a:", "a=>"} {
+		_, err := e.Compile(code(costly, 2049), "")
+		require.ErrorContains(t, err, "more than 2048 times")
+		_, _, err = e.CheckHandler(code(costly, 2049))
+		require.ErrorContains(t, err, "more than 2048 times")
+	}
+	_, _, err := e.CheckHandler(code("a=>", 2048))
+	require.NoError(t, err)
+	_, err = e.Compile(code("!", 64<<10), "")
 	require.NoError(t, err)
 	_, _, err = e.CheckHandler(code("!", 64<<10))
 	require.NoError(t, err)
