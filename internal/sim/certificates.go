@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/mock"
@@ -12,8 +14,24 @@ import (
 
 // showing is what a node shows since a time of the run.
 type showing struct {
-	wrong bool
+	kind  mock.Certificate
 	since time.Duration
+}
+
+// wrong certificates are to be refused.
+func (s showing) wrong() bool {
+	return s.kind != mock.GoodCertificate && s.kind != mock.RotatedCertificate
+}
+
+// dated certificates are wrong only by the client's clock.
+func (s showing) dated() bool {
+	return s.kind == mock.ExpiredCertificate || s.kind == mock.FutureCertificate
+}
+
+// shown is a wrong certificate that a node has shown for a while.
+type shown struct {
+	span
+	dated bool
 }
 
 // show makes a node show a certificate.
@@ -26,10 +44,10 @@ func (w *world) show(addr string, kind mock.Certificate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.since()
-	if old := w.shows[addr]; old.wrong {
-		w.wrong[addr] = append(w.wrong[addr], span{old.since, now})
+	if old := w.shows[addr]; old.wrong() {
+		w.wrong[addr] = append(w.wrong[addr], shown{span{old.since, now}, old.dated()})
 	}
-	w.shows[addr] = showing{kind != mock.GoodCertificate && kind != mock.RotatedCertificate, now}
+	w.shows[addr] = showing{kind, now}
 }
 
 // certified is a fault of what a node shows to new connections, which it makes necessary.
@@ -86,11 +104,11 @@ func certificateFaults() []fault {
 		}},
 		{name: "clock jumps: the client's", tls: true, begin: func(w *world, r *source, addr string) func() int {
 			before := w.dialed(addr)
-			w.clock.Store(int64(r.between(-800*24*time.Hour, 800*24*time.Hour)))
+			w.jump(r.between(-800*24*time.Hour, 800*24*time.Hour))
 			w.breaks()
 			w.reset(w.linksTo(addr))
 			return func() int {
-				w.clock.Store(0)
+				w.jump(0)
 				return w.dialed(addr) - before
 			}
 		}},
@@ -100,9 +118,30 @@ func certificateFaults() []fault {
 // now is the client's clock, as far as certificates are concerned.
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
 
+// jump sets how far the client's clock is from the true one.
+func (w *world) jump(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.clock.Swap(int64(by)) != 0 {
+		w.jumps[len(w.jumps)-1].to = w.since()
+	}
+	if by != 0 {
+		w.jumps = append(w.jumps, span{w.since(), forever})
+	}
+}
+
+// forever is later than any run ends.
+const forever = time.Duration(math.MaxInt64)
+
+// dateless tells whether the client's clock was wrong in a part of a handshake, or in the second behind it: the client
+// reads its clock when the whole certificate has come, which the judge does not see.
+func (w *world) dateless(from, to time.Duration) bool {
+	return slices.ContainsFunc(w.jumps, func(j span) bool { return from <= j.to && to+time.Second >= j.from })
+}
+
 // goodAgain ends what nodes show.
 func (w *world) goodAgain() {
-	w.clock.Store(0)
+	w.jump(0)
 	for _, addr := range w.addresses() {
 		if w.tls {
 			w.show(addr, mock.GoodCertificate)
@@ -112,9 +151,9 @@ func (w *world) goodAgain() {
 
 // checkCertificates judges which connections requests have left over.
 func (w *world) checkCertificates() {
-	for addr, shown := range w.shows {
-		if shown.wrong {
-			w.wrong[addr] = append(w.wrong[addr], span{shown.since, w.finished})
+	for addr, s := range w.shows {
+		if s.wrong() {
+			w.wrong[addr] = append(w.wrong[addr], shown{span{s.since, w.finished}, s.dated()})
 		}
 	}
 	for _, c := range w.tap.secret {
@@ -128,7 +167,7 @@ func (w *world) checkCertificates() {
 		w.report.Reached["a connection over TLS"]++
 		from, to := c.secret.hello.Sub(w.began), c.secret.server.Sub(w.began)
 		for _, s := range w.wrong[c.addr] {
-			if from < s.from || to > s.to {
+			if from < s.from || to > s.to || s.dated && w.dateless(from, to) {
 				continue
 			}
 			w.report.Reached["a wrong certificate was shown"]++

@@ -112,7 +112,7 @@ var services = map[mock.Service]func() []execution{
 
 // serves has the services answer requests that name a token in a way of their own.
 func (w *world) serves() {
-	w.asked, w.notBefore = map[string]int{}, map[string]time.Duration{}
+	w.asked, w.told = map[string]int{}, map[string]order{}
 	w.m.Script(mock.ServiceMatch{Service: mock.SearchService, Path: "/query"}, mock.Answer{
 		Func: func(rq *mock.ServiceRequest) mock.Answer {
 			var q struct{ Query string }

@@ -34,6 +34,21 @@ func run(t *testing.T, o sim.Options) *sim.Report {
 	return r
 }
 
+// In these runs the judges were wrong about a client that was right: an expired certificate is good by a clock that is
+// off as far, an answer that says when to come back may be lost with its connection, and a client whose map has no
+// vbuckets yet may use another one without.
+func TestTheJudgesAreFair(t *testing.T) {
+	r := run(t, sim.Options{Seed: 100433, Ops: 39, Workers: 1, Nodes: 1, Without: []string{"breaker", "topology"}})
+	require.NotZero(t, r.FaultsFired["47e certificate of the future"])
+	run(t, sim.Options{Seed: 100716, Ops: 39, Workers: 1, Nodes: 1, Without: []string{
+		"asks", "names", "single", "4 closed at SASL_STEP", "42 the first maps have no vbuckets", "7 half-open",
+		"1 connection refused", "39 pushed: the map of another bucket",
+	}})
+	if !raceEnabled {
+		run(t, sim.Options{Seed: 102879, Ops: 5000})
+	}
+}
+
 // Ten runs of one seed are the same to the byte, whichever of the goroutines that are ready at one instant go first, on
 // one processor as the chaos command runs them and on two. The race detector makes the scheduler choose at random, so
 // under it this test sees more. What cryptography draws at random is not in the trace, but it is on the wire: it must

@@ -48,7 +48,7 @@ type world struct {
 	executed   map[string]int // how often, by a statement's token
 	asked      map[string]int // requests to services, by token
 	looked     []asking
-	notBefore  map[string]time.Duration // when they may come back
+	told       map[string]order // when they may come back
 
 	driven  map[string][]time.Time // answers that drive a loop, by what was asked
 	scanned []scanning
@@ -61,9 +61,10 @@ type world struct {
 	unused []unused
 	forged map[time.Time]bool // when nodes have proven nothing
 	shows  map[string]showing // certificates, by address
-	wrong  map[string][]span  // when they were wrong
+	wrong  map[string][]shown // when they were wrong
 	stalls map[string]int     // after so many bytes nodes are silent, by address
 	clock  atomic.Int64       // how far the client's clock is off
+	jumps  []span             // when it was
 	moods  moods
 
 	errorMap *errormap.Map // the nodes'
@@ -95,7 +96,7 @@ func (w *world) start() error {
 	w.executes()
 	w.latest = map[string]*entry{}
 	w.driven, w.forged = map[string][]time.Time{}, map[time.Time]bool{}
-	w.shows, w.wrong, w.stalls = map[string]showing{}, map[string][]span{}, map[string]int{}
+	w.shows, w.wrong, w.stalls = map[string]showing{}, map[string][]shown{}, map[string]int{}
 	w.oddErrors()
 	if p.unready > 0 {
 		w.emptyAtFirst()
