@@ -71,8 +71,11 @@ func (c *chaosCmd) onSockets(a *app) error {
 		{"applied twice", grouped(r.AppliedTwice)},
 		{"ended not once", grouped(r.EndedNotOnce)},
 		{
-			"past deadline", grouped(r.PastDeadline), fmt.Sprintf("+ 50 ms; %s more were late with their process, by "+
-				"%s at most", grouped(r.LateWithProcess), r.WorstStall),
+			"past deadline", grouped(r.PastDeadline), fmt.Sprintf("+ 50 ms in %s; + 2 s in the others, with %s "+
+				"between", plural(r.StrictRounds, "round"), plural(r.LateByLess, "call")),
+		},
+		{
+			"late with process", grouped(r.LateWithProcess), "which was not run for " + r.WorstStall + " at most",
 		},
 		{"goroutines left", grouped(r.GoroutinesLeft)},
 		{"descriptors left", grouped(r.DescriptorsLeft)},

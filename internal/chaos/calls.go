@@ -306,8 +306,12 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	stalled := a.w.watch.stalled(from, a.over)
-	if late-hops*stalled <= a.w.slack {
+	switch own := late - hops*stalled; {
+	case own <= deadlineSlack:
 		a.w.busy.Add(1)
+		return
+	case own <= a.w.slack:
+		a.w.between.Add(1)
 		return
 	}
 	a.w.violate("P1", pastDeadline, "%s of %v ended %v after %s, of which the process was not run for %v: %v", verb,

@@ -68,6 +68,7 @@ type client struct {
 	calmed      atomic.Int64  // when there were no faults any more, in ns
 	calls       atomic.Int64
 	busy        atomic.Int64
+	between     atomic.Int64
 	mu          sync.Mutex
 	outcomes    map[outcome]int
 	faults      map[string]int
@@ -361,7 +362,8 @@ func (c *client) sum() {
 	defer c.mu.Unlock()
 	c.to.send(message{Summary: &summary{
 		Calls: int(c.calls.Load()), Outcomes: c.outcomes, Busy: int(c.busy.Load()),
-		WorstStall: c.watch.worst.Load(), Faults: c.faults,
+		WorstStall: c.watch.worst.Load(), Faults: c.faults, Strict: c.slack == deadlineSlack,
+		Between: int(c.between.Load()),
 	}})
 }
 

@@ -118,6 +118,13 @@ func TestASoakOfHoursIsJudged(t *testing.T) {
 		{"1.5 MiB an hour", func(s *Sample, h float64) { s.Heap += int64(h * 1.5 * (1 << 20)) }, "live heap, growth"},
 		{"0.8 MiB an hour", func(s *Sample, h float64) { s.Heap += int64(h * 0.8 * (1 << 20)) }, ""},
 		{"3 % an hour", func(s *Sample, h float64) { s.P99 *= 1 + 0.03*h }, "p99 of calls at the end"},
+		{"one call of two hundred fails", func(s *Sample, _ float64) { s.Failed = s.Calls / 200 }, ""},
+		{"all calls fail from the middle on", func(s *Sample, h float64) {
+			s.Failed = max(0, int64((h-4)*3600*1000))
+		}, "failed calls"},
+		{"no call ends from the middle on", func(s *Sample, h float64) {
+			s.Calls = min(s.Calls, 4*3600*1000)
+		}, "calls a second, loss"},
 		{"odd samples", func(s *Sample, h float64) {
 			if int(h*120)%17 == 0 {
 				s.Goroutines, s.Heap, s.P99 = s.Goroutines+20, s.Heap+8<<20, s.P99*5
@@ -129,7 +136,7 @@ func TestASoakOfHoursIsJudged(t *testing.T) {
 			for i := range 8 * 120 {
 				s := Sample{
 					At: float64(i) * 30, Goroutines: 40 + i%3, Descriptors: 12, Heap: 5<<20 + int64(i%7)<<14,
-					P99: 1.5 + float64(i%5)/100,
+					P99: 1.5 + float64(i%5)/100, Calls: int64(i) * 30 * 1000,
 				}
 				c.grows(&s, float64(i)/120)
 				r.Samples = append(r.Samples, s)

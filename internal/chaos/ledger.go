@@ -70,6 +70,8 @@ type summary struct {
 	Outcomes   map[outcome]int `json:"outcomes"`
 	Busy       int             `json:"busy"`        // calls that were late as the process was
 	WorstStall int64           `json:"worst_stall"` // ns
+	Strict     bool            `json:"strict"`      // calls might end 50 ms late, not 2 s
+	Between    int             `json:"between"`     // calls that were later than 50 ms where they might
 	Faults     map[string]int  `json:"faults"`      // that the process made itself
 }
 

@@ -17,13 +17,15 @@ const (
 	plantDescriptor = "descriptor" // the same with a descriptor
 	plantHeap       = "heap"       // of a soak: memory is kept
 	plantLatency    = "latency"    // of a soak: calls take longer and longer
+	plantFailing    = "failing"    // of a soak: from a moment on all calls fail at once
+	plantHanging    = "hanging"    // of a soak: from a moment on no call ends
 )
 
 // Plants are the names of the defects that can be planted.
 func Plants() []string {
 	return []string{
 		plantLost, plantTwice, plantUntrue, plantUnended, plantLate, plantGoroutine, plantDescriptor, plantHeap,
-		plantLatency,
+		plantLatency, plantFailing, plantHanging,
 	}
 }
 

@@ -30,6 +30,11 @@ type Report struct {
 	LateWithProcess int    `json:"late_with_process"`
 	WorstStall      string `json:"worst_stall"`
 
+	// StrictRounds are those in which a call may end 50 ms past its deadline, by which PastDeadline is judged. In the
+	// others it may be 2 s; LateByLess are the calls that were between the two there.
+	StrictRounds int `json:"strict_rounds"`
+	LateByLess   int `json:"late_by_less"`
+
 	NotReached []string    `json:"not_reached"`
 	Failures   []Violation `json:"failures"` // the first ones
 
@@ -100,6 +105,10 @@ func (r *Report) fired(name string, n int) {
 func (r *Report) count(s *summary) {
 	r.Calls += s.Calls
 	r.LateWithProcess += s.Busy
+	r.LateByLess += s.Between
+	if s.Strict {
+		r.StrictRounds++
+	}
 	r.worst = max(r.worst, time.Duration(s.WorstStall))
 	for name, n := range s.Faults {
 		r.fired(name, n)

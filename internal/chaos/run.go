@@ -39,6 +39,7 @@ const (
 	startLimit  = 3 * time.Minute  // how long a client process may take to be ready
 	endLimit    = 90 * time.Second // more than neverLimit: what never ends is found by its caller first
 	leastRound  = 5 * time.Second
+	mostRound   = time.Minute // so that a long run has many turns of all scenarios
 )
 
 // supervisor runs the rounds.
@@ -60,7 +61,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	s := &supervisor{o: o, report: newReport(o.Seed), started: map[*process]struct{}{}}
 	defer s.killAll()
 	began, round := time.Now(), 0
-	each := max(leastRound, o.Duration/time.Duration(len(scenarios)))
+	each := min(max(leastRound, o.Duration/time.Duration(len(scenarios))), mostRound)
 	least := 1
 	if o.Scenario == "" && o.Duration >= leastRound*time.Duration(len(scenarios)) {
 		least = len(scenarios)

@@ -44,6 +44,7 @@ type soaker struct {
 	took   [soakWorkers][soakKept]atomic.Int64 // ns
 	made   [soakWorkers]atomic.Int64
 	slower atomic.Int64 // ns, planted
+	broken atomic.Int64 // samples since it began, planted
 	leaked leaks
 }
 
@@ -103,9 +104,7 @@ func (s *soaker) work(o *opened, id int) {
 		} else {
 			_, err = kv.Do(context.Background(), o.b, kv.GetOrNull{Key: key})
 		}
-		if d := s.slower.Load(); d > 0 {
-			sleep(context.Background(), time.Duration(d))
-		}
+		err = s.worsened(err)
 		n := s.made[id].Add(1)
 		s.took[id][n%soakKept].Store(int64(time.Since(began)))
 		if err != nil {
@@ -113,6 +112,22 @@ func (s *soaker) work(o *opened, id int) {
 		}
 	}
 }
+
+// worsened is the end of a call, as a planted defect has it.
+func (s *soaker) worsened(err error) error {
+	if d := s.slower.Load(); d > 0 {
+		sleep(context.Background(), time.Duration(d))
+	}
+	if s.broken.Load() <= leastSamples {
+		return err
+	}
+	for s.o.Plant == plantHanging && !s.stopped.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	return errPlanted
+}
+
+var errPlanted = errors.New("planted")
 
 // beside does what leaks if anything does: another client is opened and closed, and calls are cancelled.
 func (s *soaker) beside(o *opened) error {
@@ -140,6 +155,8 @@ func (s *soaker) leak() {
 		s.leaked.memory = append(s.leaked.memory, make([]byte, 1<<20))
 	case plantLatency:
 		s.slower.Add(int64(10 * time.Millisecond))
+	case plantFailing, plantHanging:
+		s.broken.Add(1)
 	}
 }
 

@@ -34,6 +34,8 @@ const (
 	drift        = 1.10      // of the 99th percentile, its end against its beginning
 	driftNoise   = 0.1       // ms that it may be longer in any case
 	driftShort   = 2.0       // the same in a run of less than ten minutes, which the machine's own load decides
+	failures     = 1.0       // per cent of the calls; each reset fails a few of them
+	slowing      = 80.0      // per cent that the rate of calls may lose
 	hour         = 3600.0    // s
 	warmUp       = 0.25      // share of the samples that is left out at the beginning
 	megabyte     = 1_000_000 // of figures
@@ -66,7 +68,25 @@ func (r *SoakReport) judge() {
 		noise = driftShort
 	}
 	add("p99 of calls at the end", "ms", is, max(was*drift, was+noise))
+	add("failed calls", "%", 100*failed(ss), failures)
+	// calls that never end have no duration
+	add("calls a second, loss", "%", 100*(1-rate(ss[len(ss)-third:])/max(rate(ss[:third]), 1)), slowing)
 	r.OK = !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return !v.OK })
+}
+
+// failed is the share of the calls that have failed. Without a call, it is all of them.
+func failed(ss []Sample) float64 {
+	calls := ss[len(ss)-1].Calls - ss[0].Calls
+	if calls == 0 {
+		return 1
+	}
+	return float64(ss[len(ss)-1].Failed-ss[0].Failed) / float64(calls)
+}
+
+// rate is how many calls ended in a second.
+func rate(ss []Sample) float64 {
+	first, last := ss[0], ss[len(ss)-1]
+	return float64(last.Calls-first.Calls) / max(last.At-first.At, 1e-3)
 }
 
 func p99(s Sample) float64 { return s.P99 }
