@@ -119,3 +119,13 @@ func TestSearchIndexes(t *testing.T) {
 	require.Equal(t, 400, status)
 	require.Contains(t, text, "deadline")
 }
+
+// null is JSON that can be read into a map, which is nil then.
+func TestADefinitionThatIsNullIsRefused_D209(t *testing.T) {
+	a := newAsker(t, mock.Start(t))
+	for _, path := range []string{"/api/index/i", "/api/bucket/default/scope/_default/index/i"} {
+		got := a.do(mock.SearchService, "PUT", path, "null")
+		require.Equal(t, 400, got.status)
+		require.Contains(t, string(got.body), "not a JSON object")
+	}
+}

@@ -105,7 +105,11 @@ func (x *Call) searchDefinition() Answer {
 func (x *Call) putSearchDefinition() Answer {
 	s, name, asked := x.s, x.rq.Index, askedName(x.rq.Path)
 	def := map[string]json.RawMessage{}
-	if err := jsonInto(x.rq.Body, &def); err != nil {
+	err := jsonInto(x.rq.Body, &def)
+	if err == nil && def == nil {
+		err = errNotObject // null
+	}
+	if err != nil {
 		return searchFailure("rest_create_index: could not unmarshal json, indexName: %s, err: %v", name, err)
 	}
 	_, invalid := fts.ParseIndex(x.rq.Body)
