@@ -56,6 +56,8 @@ type login struct {
 	mech mechanism
 	wire string                    // the name as this server spells it
 	conv *scram.ClientConversation // nil for the mechanisms of one step
+
+	nonce string // of the client, in its first message
 }
 
 func (l *login) oneStep() bool { return l.conv == nil }
@@ -227,6 +229,7 @@ func (d *dialogue) auth(l *login) {
 	default:
 		var err error
 		payload, err = l.conv.Step("")
+		_, l.nonce, _ = strings.Cut(payload, ",r=") // a name's commas are escaped
 		d.wrong = cmp.Or(d.wrong, err)
 	}
 	d.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))
@@ -294,7 +297,7 @@ func (d *dialogue) readLogin(l *login, withTail bool) error {
 		return d.loginRefused(p)
 	}
 	first := string(p.Value)
-	err = checkServerFirst(first)
+	err = checkServerFirst(first, l.nonce)
 	if err == nil {
 		first, err = l.conv.Step(first)
 	}
@@ -353,8 +356,16 @@ func (d *dialogue) loginRefused(p *memd.Packet) error {
 	return d.refused(p, nil)
 }
 
-// checkServerFirst bounds what the server asks for before any key is derived.
-func checkServerFirst(msg string) error {
+// errNonce means that the server added nothing of its own to the client's nonce. RFC 5802 (section 5.1) wants that
+// part: it makes a proof new where the client's random numbers are not.
+var errNonce = errors.New("the server's SCRAM nonce does not extend the client's")
+
+// checkServerFirst bounds what the server asks for before any key is derived. The library takes the client's nonce
+// alone for the server's.
+func checkServerFirst(msg, nonce string) error {
+	if own, ok := strings.CutPrefix(msg, "r="+nonce); !ok || own == "" || own[0] == ',' {
+		return errNonce
+	}
 	for field := range strings.SplitSeq(msg, ",") {
 		switch {
 		case strings.HasPrefix(field, "i="):
