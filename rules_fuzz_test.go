@@ -76,13 +76,22 @@ var sessions = []string{
 	"query.FuzzAnswer", "search.FuzzAnswer", "views.FuzzAnswer",
 }
 
-// decoder is the name of a function that reads.
-var decoder = regexp.MustCompile(`^(Parse|Decode|Unmarshal|Inflate|Read|Split|Scan|Next)[A-Z]?`)
+// inner names a target for each package that has readers of its own, exports none of them and has no target.
+var inner = map[string]string{
+	"internal/dispatch":      "core/field.FuzzSession",
+	"mock/internal/services": "mock.FuzzServices",
+}
+
+// decoder is the name of a function that reads, innerDecoder the one of a function that is not exported.
+var (
+	decoder      = regexp.MustCompile(`^(Parse|Decode|Unmarshal|Inflate|Read|Split|Scan|Next)[A-Z]?`)
+	innerDecoder = regexp.MustCompile(`^(parse|decode|unmarshal|inflate|read|split|scan|next|check)([A-Z]|$)`)
+)
 
 // notDecoders only look like it: predicates, bytes that are passed on, and a walk over files that FuzzFixtures reads.
 var notDecoders = []string{
 	"internal/httpsvc.Reads", "mock.Cluster.Scans", "mock.FaultConn.Read", "mock.ReadFixtures", "mock.Reader",
-	"mock/internal/subdoc.Spec.Read",
+	"mock/internal/subdoc.Spec.Read", "mock/memnet.Flow.read",
 }
 
 // unfuzzed are trees whose readers get no bytes of a peer or a user.
@@ -91,7 +100,7 @@ var unfuzzed = []string{
 }
 
 func TestEveryDecoderHasAFuzzTarget(t *testing.T) {
-	found, err := checkFuzz(os.DirFS("."), fuzzed, sessions)
+	found, err := checkFuzz(os.DirFS("."), fuzzed, inner, sessions)
 	require.NoError(t, err)
 	require.Empty(t, found, "%s", strings.Join(found, "\n"))
 }
@@ -101,20 +110,28 @@ func TestADecoderWithoutATargetIsFound(t *testing.T) {
 		"a/a.go": {Data: []byte("package a\n\nfunc ParseX(b []byte) {}\n\nfunc ParseY(s string) {}\n\n" +
 			"func (*T) Decode(b []byte) {}\n\nfunc Parse(n int) {}\n")},
 		"a/a_test.go": {Data: []byte("package a\n\nfunc FuzzX(f *testing.F) { f.Add(1) }\n\n" +
-			"func FuzzZ(f *testing.F) {}\n")},
+			"func FuzzZ(f *testing.F) {}\n\nfunc checkIn(s string) {}\n")},
+		"b/b.go": {Data: []byte("package b\n\nfunc checkX(s string) {}\n\nfunc (t) parse(b []byte) {}\n")},
+		"c/c.go": {Data: []byte("package c\n\nfunc checkX(s string) {}\n")},
+		"d/d.go": {Data: []byte("package d\n\nfunc checker(s string) {}\n\nfunc check(n int) {}\n")},
 		"a/testdata/fuzz/FuzzX/1": {},
 	}
-	found, err := checkFuzz(fsys, map[string]string{"a.ParseX": "a.FuzzX", "a.Gone": "a.FuzzGone"}, []string{"a.FuzzZ"})
+	found, err := checkFuzz(fsys, map[string]string{"a.ParseX": "a.FuzzX", "a.Gone": "a.FuzzGone"},
+		map[string]string{"c": "a.FuzzX", "d": "a.FuzzNo"}, []string{"a.FuzzZ"})
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"a.FuzzZ has no corpus in testdata/fuzz", "a.Gone: there is no such function",
 		"a.Gone: there is no target a.FuzzGone", "a.ParseY has no fuzz target", "a.T.Decode has no fuzz target",
+		"b has no fuzz target for b.checkX, b.t.parse", "d has a target or no reader of its own",
+		"d: there is no target a.FuzzNo",
 	}, found)
 }
 
-// checkFuzz lists readers without a target, targets that do not exist, and targets without a corpus.
-func checkFuzz(fsys fs.FS, table map[string]string, more []string) (found []string, err error) {
+// checkFuzz lists readers without a target, targets that do not exist, and targets without a corpus. A reader that is
+// not exported needs no target of its own, since an exported function reaches it: but its package needs one.
+func checkFuzz(fsys fs.FS, table, inner map[string]string, more []string) (found []string, err error) {
 	readers, targets := map[string]bool{}, map[string]bool{}
+	hidden := map[string][]string{} // readers that are not exported, by their packages
 	err = walkGo(fsys, func(file string, f *ast.File, _ *token.FileSet) {
 		dir := packageOf(file)
 		for _, d := range f.Decls {
@@ -130,10 +147,12 @@ func checkFuzz(fsys fs.FS, table map[string]string, more []string) (found []stri
 						found = append(found, name+" has no corpus in testdata/fuzz")
 					}
 				}
-			case reads(fn) && !slices.ContainsFunc(unfuzzed, func(tree string) bool { return isBelow(dir, tree) }):
-				if name := dir + "." + receiver(fn) + fn.Name.Name; !slices.Contains(notDecoders, name) {
-					readers[name] = true
-				}
+			case slices.ContainsFunc(unfuzzed, func(tree string) bool { return isBelow(dir, tree) }) || !takesText(fn):
+			case slices.Contains(notDecoders, dir+"."+receiver(fn)+fn.Name.Name):
+			case exported(fn) && decoder.MatchString(fn.Name.Name):
+				readers[dir+"."+receiver(fn)+fn.Name.Name] = true
+			case innerDecoder.MatchString(fn.Name.Name):
+				hidden[dir] = append(hidden[dir], dir+"."+receiver(fn)+fn.Name.Name)
 			}
 		}
 	})
@@ -142,12 +161,17 @@ func checkFuzz(fsys fs.FS, table map[string]string, more []string) (found []stri
 			found = append(found, name+" has no fuzz target")
 		}
 	}
-	for name, target := range table {
+	for name := range table {
 		if !readers[name] {
 			found = append(found, name+": there is no such function")
 		}
-		if !targets[target] {
-			found = append(found, fmt.Sprintf("%s: there is no target %s", name, target))
+	}
+	found = append(found, checkInner(hidden, targets, inner)...)
+	for _, named := range []map[string]string{table, inner} {
+		for name, target := range named {
+			if !targets[target] {
+				found = append(found, fmt.Sprintf("%s: there is no target %s", name, target))
+			}
 		}
 	}
 	for _, target := range more {
@@ -159,11 +183,33 @@ func checkFuzz(fsys fs.FS, table map[string]string, more []string) (found []stri
 	return found, err
 }
 
-// reads reports whether an exported function is a reader of bytes or text.
-func reads(fn *ast.FuncDecl) bool {
-	if !fn.Name.IsExported() || !decoder.MatchString(fn.Name.Name) || fn.Recv != nil && !ast.IsExported(receiver(fn)) {
-		return false
+// checkInner lists packages with readers, by their packages in hidden, and without a target, and rows without need.
+func checkInner(hidden map[string][]string, targets map[string]bool, inner map[string]string) (found []string) {
+	with := map[string]bool{}
+	for target := range targets {
+		with[target[:strings.LastIndexByte(target, '.')]] = true
 	}
+	for dir, names := range hidden {
+		if !with[dir] && inner[dir] == "" {
+			slices.Sort(names)
+			found = append(found, dir+" has no fuzz target for "+strings.Join(names, ", "))
+		}
+	}
+	for dir := range inner {
+		if with[dir] || len(hidden[dir]) == 0 {
+			found = append(found, dir+" has a target or no reader of its own")
+		}
+	}
+	return found
+}
+
+// exported reports whether other packages can call a function.
+func exported(fn *ast.FuncDecl) bool {
+	return fn.Name.IsExported() && (fn.Recv == nil || ast.IsExported(receiver(fn)))
+}
+
+// takesText reports whether a function has a parameter of bytes or text.
+func takesText(fn *ast.FuncDecl) bool {
 	for _, p := range fn.Type.Params.List {
 		switch types := p.Type.(type) {
 		case *ast.Ident:

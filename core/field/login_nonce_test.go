@@ -1,6 +1,7 @@
 package field_test
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/pbkdf2"
 	"crypto/sha1"
@@ -21,24 +22,28 @@ import (
 // client's.
 type knower struct {
 	nonce         func(client string) string
+	salt          string // in base64; knownSalt unless set
 	first, answer string // of the login under way: the client's message without its header, and the answer to it
 }
 
-const (
-	knownSalt  = "aaaaaaaaaaaaaaaa"
-	knownCount = 4000
-)
+const knownSalt = "YWFhYWFhYWFhYWFhYWFhYQ=="
+
+func extended(client string) string { return client + "x" }
 
 func (k *knower) hook(s *scripted.Session, p *memd.Packet) bool {
 	switch p.Opcode {
 	case memd.OpSASLAuth:
 		k.first = strings.TrimPrefix(string(p.Value), "n,,")
 		_, nonce, _ := strings.Cut(k.first, ",r=")
-		k.answer = "r=" + k.nonce(nonce) + ",s=" + base64.StdEncoding.EncodeToString([]byte(knownSalt)) + ",i=4000"
+		k.answer = "r=" + k.nonce(nonce) + ",s=" + cmp.Or(k.salt, knownSalt) + ",i=4000"
 		s.Reply(p, memd.StatusAuthContinue, nil, []byte(k.answer))
 	case memd.OpSASLStep:
 		proofless, _, _ := strings.Cut(string(p.Value), ",p=")
-		salted, err := pbkdf2.Key(sha1.New, "p", []byte(knownSalt), knownCount, sha1.Size)
+		salt, err := base64.StdEncoding.DecodeString(cmp.Or(k.salt, knownSalt))
+		if err != nil {
+			return false
+		}
+		salted, err := pbkdf2.Key(sha1.New, "p", salt, 4000, sha1.Size)
 		if err != nil {
 			return false
 		}
@@ -63,7 +68,7 @@ func TestAServersNonceExtendsOurs_D205(t *testing.T) {
 		nonce func(client string) string
 		fits  bool
 	}{
-		"one more byte":    {func(client string) string { return client + "x" }, true},
+		"one more byte":    {extended, true},
 		"the client's own": {func(client string) string { return client }, false},
 		"a part of it":     {func(client string) string { return client[:len(client)-1] }, false},
 		"in another place": {func(client string) string { return "x" + client }, false},
@@ -71,20 +76,51 @@ func TestAServersNonceExtendsOurs_D205(t *testing.T) {
 		"a second one":     {func(client string) string { return client + ",r=" + client + "x" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := scripted.New(t, 1)
-			s.Nodes[0].SetHook((&knower{nonce: c.nonce}).hook)
-			cluster := open(t, s, func(c *core.Config) {
-				c.Auth.Username, c.Auth.Password = "u", core.NewSecret("p")
-				c.Auth.Mechanisms = []string{"SCRAM-SHA1"}
-			})
-			if c.fits {
-				require.NoError(t, cluster.Bucket("default").WaitReady(within(t, 20*time.Second)))
-				return
+			err := loginTo(t, &knower{nonce: c.nonce}, c.fits)
+			if !c.fits {
+				require.ErrorContains(t, err, "nonce does not extend the client's")
 			}
-			err := cluster.Bucket("default").WaitReady(within(t, 300*time.Millisecond))
-			require.ErrorContains(t, err, "nonce does not extend the client's")
 		})
 	}
+}
+
+// TestASaltIsCountedInItsBytes_D209: the length of a salt is the one of its bytes, which its text can make look longer.
+func TestASaltIsCountedInItsBytes_D209(t *testing.T) {
+	for name, c := range map[string]struct {
+		salt string
+		fits bool
+	}{
+		"eight bytes":     {"YWFhYWFhYWE=", true},
+		"seven bytes":     {"YWFhYWFhYQ==", false},
+		"ends of lines":   {"Y\r\n\n\n\n\n\n\n\n\n\n\nQ==", false},
+		"nothing else":    {"\n\n\n\n\n\n\n\n\n\n\n\n", false},
+		"no whole number": {"YWFhYWFhYWFhYWFhY", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := loginTo(t, &knower{nonce: extended, salt: c.salt}, c.fits)
+			if !c.fits {
+				require.ErrorContains(t, err, "SCRAM salt")
+			}
+		})
+	}
+}
+
+// loginTo logs in to the node. What does not fit is tried until the time is over.
+func loginTo(t *testing.T, k *knower, fits bool) error {
+	t.Helper()
+	s := scripted.New(t, 1)
+	s.Nodes[0].SetHook(k.hook)
+	cluster := open(t, s, func(c *core.Config) {
+		c.Auth.Username, c.Auth.Password = "u", core.NewSecret("p")
+		c.Auth.Mechanisms = []string{"SCRAM-SHA1"}
+	})
+	if fits {
+		require.NoError(t, cluster.Bucket("default").WaitReady(within(t, 20*time.Second)))
+		return nil
+	}
+	err := cluster.Bucket("default").WaitReady(within(t, 300*time.Millisecond))
+	require.Error(t, err)
+	return err
 }
 
 // TestPasswordsAreTheirBytes_S3: a password of letters that are not ASCII is proven as it is written, as servers keep

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -375,7 +376,12 @@ func checkServerFirst(msg, nonce string) error {
 					maxIterations)
 			}
 		case strings.HasPrefix(field, "s="):
-			if salt := (len(field) - 2) / 4 * 3; salt < minSalt {
+			// The text is no measure: it may have padding and, as the library decodes it, ends of lines.
+			salt, err := base64.StdEncoding.DecodeString(field[2:])
+			if err != nil {
+				return fmt.Errorf("SCRAM salt: %w", err)
+			}
+			if len(salt) < minSalt {
 				return fmt.Errorf("SCRAM salt has fewer than %d bytes", minSalt)
 			}
 		}
