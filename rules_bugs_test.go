@@ -23,6 +23,10 @@ users reported them: this client was built so that it does not have them. Later 
 bug is found, its kind is looked for everywhere, and a test is left that fails without the mend:
 ` + "`go test ./PACKAGE -run NAME`" + ` runs it. [CONTRIBUTING.md](../CONTRIBUTING.md) says how a number is added.
 
+Numbers that are missing belong to no bug. D179 was taken back: the error of a request to a service can name its end
+twice, as in "unambiguous timeout ..., because: operation timed out". That is so still, and is meant: a promise of
+retrying wants the second text for every end (retry/promises: TestAnErrorSaysItsCauseOnce).
+
 This page is written by ` + "`go test . -run TestTheBugsPageIsTrue -update`" + ` from testdata/defects.txt and
 testdata/kinds.txt.
 `

@@ -11,7 +11,7 @@ import (
 )
 
 // The clock of a file's token bucket may be code of the user's, which uses the bucket itself.
-func TestTheClockOfABucketIsNotAskedUnderItsLock(t *testing.T) {
+func TestTheClockOfABucketIsNotAskedUnderItsLock_D208(t *testing.T) {
 	var cfg *policy.Config
 	inside := false
 	cfg, err := policy.Parse([]byte(`{"tokenBucket":{"capacity":10,"refill":"1s"},"operationConfig":[

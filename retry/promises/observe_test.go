@@ -201,8 +201,8 @@ func (r *slowRecorder) Retry(rq *retry.Request, why retry.Reason, delay time.Dur
 	r.retryRecorder.Retry(rq, why, delay)
 }
 
-// TestAnObserverIsToldOfARetryBeforeWhatFollowsFromIt: a new login wakes the call at once.
-func TestAnObserverIsToldOfARetryBeforeWhatFollowsFromIt(t *testing.T) {
+// TestAnObserverIsToldOfARetryBeforeWhatFollowsFromIt_D207: a new login wakes the call at once.
+func TestAnObserverIsToldOfARetryBeforeWhatFollowsFromIt_D207(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		rec := &slowRecorder{}
 		cl := client(t, m, func(cfg *core.Config) { cfg.Observe.Retry = rec })

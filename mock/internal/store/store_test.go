@@ -479,3 +479,17 @@ func TestStoreCollectionsLimitTheLifeOfDocuments(t *testing.T) {
 		}
 	}
 }
+
+// The latest time that a document can have is 2106: a collection's limit that reaches beyond it does not wrap around.
+func TestTheLifeOfADocumentEndsAtTheLatestTime_D206(t *testing.T) {
+	s := newStoreTest()
+	s.now = time.Date(2039, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, expiry := range []uint32{0, 60} {
+		res := s.do(memd.OpSet, func(o *Op) { o.MaxTTL, o.Expiry = math.MaxInt32, expiry })
+		want := uint32(math.MaxUint32)
+		if expiry != 0 {
+			want = uint32(s.now.Unix()) + expiry
+		}
+		require.Equal(t, want, res.Expiry)
+	}
+}
