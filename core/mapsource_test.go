@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
 	"encoding/binary"
@@ -451,7 +452,7 @@ func ketama(addrs []string, key string) string {
 			}
 		}
 	}
-	slices.SortFunc(ring, func(a, b point) int { return int(int64(a.at) - int64(b.at)) })
+	slices.SortFunc(ring, func(a, b point) int { return cmp.Compare(a.at, b.at) })
 	sum := md5.Sum([]byte(key))
 	for _, p := range ring {
 		if p.at >= binary.LittleEndian.Uint32(sum[:]) {
