@@ -111,9 +111,9 @@ func TestADecoderWithoutATargetIsFound(t *testing.T) {
 			"func (*T) Decode(b []byte) {}\n\nfunc Parse(n int) {}\n")},
 		"a/a_test.go": {Data: []byte("package a\n\nfunc FuzzX(f *testing.F) { f.Add(1) }\n\n" +
 			"func FuzzZ(f *testing.F) {}\n\nfunc checkIn(s string) {}\n")},
-		"b/b.go": {Data: []byte("package b\n\nfunc checkX(s string) {}\n\nfunc (t) parse(b []byte) {}\n")},
-		"c/c.go": {Data: []byte("package c\n\nfunc checkX(s string) {}\n")},
-		"d/d.go": {Data: []byte("package d\n\nfunc checker(s string) {}\n\nfunc check(n int) {}\n")},
+		"b/b.go":                  {Data: []byte("package b\n\nfunc checkX(s string) {}\n\nfunc (t) parse(b []byte) {}\n")},
+		"c/c.go":                  {Data: []byte("package c\n\nfunc checkX(s string) {}\n")},
+		"d/d.go":                  {Data: []byte("package d\n\nfunc checker(s string) {}\n\nfunc check(n int) {}\n")},
 		"a/testdata/fuzz/FuzzX/1": {},
 	}
 	found, err := checkFuzz(fsys, map[string]string{"a.ParseX": "a.FuzzX", "a.Gone": "a.FuzzGone"},

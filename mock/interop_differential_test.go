@@ -433,7 +433,8 @@ var couchbaseMockDiffers = []difference{
 	{
 		ops:  []memd.Opcode{memd.OpSubdocDelete, memd.OpSubdocArrayPushFirst},
 		ours: "0xc6", theirs: "0x00.*", differ: true,
-		why: "a document that goes on behind its first value, as after APPEND, is no JSON; CouchbaseMock reads the first",
+		why: "a document that goes on behind its first value, as after APPEND, is no JSON; CouchbaseMock reads the " +
+			"first",
 	},
 }
 

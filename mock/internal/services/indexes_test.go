@@ -121,7 +121,7 @@ func TestSearchIndexes(t *testing.T) {
 }
 
 // null is JSON that can be read into a map, which is nil then.
-func TestADefinitionThatIsNullIsRefused_D209(t *testing.T) {
+func TestADefinitionThatIsNullIsRefused_D210(t *testing.T) {
 	a := newAsker(t, mock.Start(t))
 	for _, path := range []string{"/api/index/i", "/api/bucket/default/scope/_default/index/i"} {
 		got := a.do(mock.SearchService, "PUT", path, "null")
