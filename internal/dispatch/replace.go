@@ -128,13 +128,17 @@ func useless(err error) bool {
 }
 
 // retire takes a connection out of use on which nothing can succeed. It is closed when what is in flight on it has been
-// answered, or soon; new calls wait for the next one.
+// answered, or soon; new calls wait for the next one. A moment passes before that is looked at: the reader is handling
+// the answer that has said so, and frees the place of its call after that.
 func (p *pipeline) retire(cn *conn.Conn, cause error) {
 	if p.retiring.Swap(cn) == cn {
 		return
 	}
 	cn.Refuse()
-	if !p.starts(func() { closeWhenIdle(p.r.ctx, cn, retireLimit, cause) }) {
+	if !p.starts(func() {
+		pause(p.r.ctx, 10*time.Microsecond, nil)
+		closeWhenIdle(p.r.ctx, cn, retireLimit, cause)
+	}) {
 		cn.Close(cause)
 	}
 }

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -77,6 +79,12 @@ type balanceKey struct{}
 func (b *balance) Begin(ctx context.Context, of core.Operation) context.Context {
 	if ctx.Value(balanceKey{}) == nil { // the End of a part would be taken for that of its whole
 		b.w.behave(ctx, hooking, 0)
+	}
+	if b.w.tight && strings.HasPrefix(of.Operation, "range_scan_") {
+		// A scan sends its next request at the instant at which the answer to the last one, or the end of its context,
+		// wakes it. At that instant the connection frees the place of the last one, and it may have no other.
+		sleep(context.Background(), b.w.d.between(time.Nanosecond, 100*time.Microsecond, text("scanning"),
+			uint64(time.Now().UnixNano())))
 	}
 	return context.WithValue(ctx, balanceKey{}, b.began("operation "+of.Operation))
 }

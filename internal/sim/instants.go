@@ -22,6 +22,9 @@ import (
 // promised, and it must not be seen: requests that leave over one connection at one instant arrive in the order of what
 // they ask for, see before; each packet is delivered alone, whatever others were written with it, see link; and the
 // trace does not name them by their opaques, see requestNames.
+//
+// With small limits the first of them may also find a place where the others do not. Then each is given an instant of
+// its own: the calls of a burst, those that ask their strategy on goroutines of their own, and the requests of a scan.
 
 // random gives seeded numbers without a state: the same arguments always give the same number.
 type random uint64

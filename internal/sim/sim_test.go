@@ -52,7 +52,7 @@ func TestTheJudgesAreFair(t *testing.T) {
 // Ten runs of one seed are the same to the byte, whichever of the goroutines that are ready at one instant go first, on
 // one processor as the chaos command runs them and on two. The race detector makes the scheduler choose at random, so
 // under it this test sees more. What cryptography draws at random is not in the trace, but it is on the wire: it must
-// have the same length each time. Which calls find a place under a small limit is the same on one processor alone.
+// have the same length each time.
 func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	ops, seeds := 300, uint64(8)
@@ -64,24 +64,45 @@ func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
 	}
 	encrypted := 0
 	for s := range seeds {
-		o := sim.Options{Seed: 100 + s, Ops: ops}
-		runtime.GOMAXPROCS(1)
-		r := sim.Run(t, o)
-		if strings.Contains(r.Plan, "tls true") {
+		if plan := tenTimes(t, sim.Options{Seed: 100 + s, Ops: ops}); strings.Contains(plan, "tls true") {
 			encrypted++
-		}
-		first := r.Lines()
-		require.Greater(t, len(first), 2*ops)
-		for n := 1; n < 10; n++ {
-			if !strings.Contains(r.Plan, "tight true") {
-				runtime.GOMAXPROCS(1 + n%2)
-			}
-			requireSame(t, o.Seed, first, sim.Run(t, o).Lines())
 		}
 	}
 	require.NotZero(t, encrypted, "none of the seeds has TLS")
 	require.NotEqual(t, sim.Run(t, sim.Options{Seed: 1, Ops: 100}).Trace,
 		sim.Run(t, sim.Options{Seed: 2, Ops: 100}).Trace)
+}
+
+// With small limits it must not depend on the scheduler which call finds a place. In the first of these seeds more
+// calls fail at one instant than may wait for their retry; in the second one, scans meet full connections.
+func TestTheSameSeedGivesTheSameTraceWithSmallLimits(t *testing.T) {
+	if raceEnabled {
+		t.Skip("see tenTimes")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, o := range []sim.Options{{Seed: 100_030, Ops: 300}, {Seed: 100_023, Ops: 600}} {
+		require.Contains(t, tenTimes(t, o), "tight true")
+		if testing.Short() {
+			return
+		}
+	}
+}
+
+// tenTimes runs a seed ten times, in turn on one processor and on two, and gives its plan. Under the race detector a
+// seed with small limits has one: calls that wait for a node that has left compete with those that the new map wakes.
+func tenTimes(t *testing.T, o sim.Options) (plan string) {
+	t.Helper()
+	runtime.GOMAXPROCS(1)
+	r := sim.Run(t, o)
+	first := r.Lines()
+	require.Greater(t, len(first), 2*o.Ops)
+	for n := 1; n < 10; n++ {
+		if !raceEnabled || !strings.Contains(r.Plan, "tight true") {
+			runtime.GOMAXPROCS(1 + n%2)
+		}
+		requireSame(t, o.Seed, first, sim.Run(t, o).Lines())
+	}
+	return r.Plan
 }
 
 // requireSame shows where two traces part.

@@ -29,6 +29,10 @@ func (s everyones) RetryAfter(ctx context.Context, rq *retry.Request, why retry.
 	if e, ok := rq.Context.Value(callKey{}).(*entry); ok && e.own {
 		s.w.report.violate("P7", "%s: the strategy of the others was asked", e)
 	}
+	if s.w.tight { // as in mannered: more calls may have failed at one instant than may wait
+		sleep(context.Background(), s.w.d.between(time.Nanosecond, 500*time.Microsecond, text("judging"),
+			uint64(rq.Started.UnixNano()), uint64(rq.Retries())))
+	}
 	return rq.Ask(ctx, s.FastFailOnTerminalError, why)
 }
 
