@@ -176,7 +176,7 @@ func (m *maps) apply(s, old *topology.Snapshot, network string, told bool) {
 		r.view.ids.Clear()
 		m.replaced = max(r.now(), 1)
 	}
-	nodes, withdrawn, ok := r.nodes.publish(s, network, replaced)
+	nodes, withdrawn, moveOn, ok := r.nodes.publish(s, network, replaced)
 	if !ok {
 		return
 	}
@@ -193,6 +193,7 @@ func (m *maps) apply(s, old *topology.Snapshot, network string, told bool) {
 	r.o.Log.Info(r.ctx, observe.MsgConfigApplied, slog.String(observe.KeyBucket, s.Bucket),
 		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Uint64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes,
 			nodes))
+	moveOn()
 	r.first.review()
 	if !told {
 		r.wake()

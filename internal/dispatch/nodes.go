@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"iter"
+	stdmaps "maps"
 	"slices"
 	"sync"
 	"time"
@@ -75,11 +76,13 @@ func (t *nodes) reach(addr string) *node {
 // publish makes s the map that calls go by: its nodes are reached first, then the picker is replaced, then the nodes
 // end that it does not have. It says how many nodes it has, and gives the connections that were made in another bucket
 // than s is of, if that has replaced the one of the last map. It is false after Close.
-func (t *nodes) publish(s *topology.Snapshot, network string, replaced bool) (n int, withdrawn []*conn.Conn, ok bool) {
+func (t *nodes) publish(s *topology.Snapshot, network string, replaced bool) (
+	n int, withdrawn []*conn.Conn, moveOn func(), ok bool,
+) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return 0, nil, false
+		return 0, nil, nil, false
 	}
 	pk, stay := t.show(s, network, replaced)
 	n = len(stay)
@@ -92,8 +95,7 @@ func (t *nodes) publish(s *topology.Snapshot, network string, replaced bool) (n 
 		withdrawn = withdraw(stay)
 	}
 	t.r.picker.Store(pk)
-	t.leave(stay)
-	return n, withdrawn, true
+	return n, withdrawn, t.leave(stay), true
 }
 
 // show reaches the nodes of s, and makes the picker that goes by it. The lock is held.
@@ -110,11 +112,11 @@ func (t *nodes) show(s *topology.Snapshot, network string, replaced bool) (pk *p
 }
 
 // readdress is Router.Readdress; false after Close. No node of before stays: its connections are of the other kind.
-func (t *nodes) readdress(seeds []string) bool {
+func (t *nodes) readdress(seeds []string) (moveOn func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return false
+		return nil, false
 	}
 	t.seeds = seeds
 	before := t.byAddr
@@ -130,16 +132,19 @@ func (t *nodes) readdress(seeds []string) bool {
 	}
 	after := t.byAddr
 	t.byAddr = before
-	t.leave(nil)
+	moveOn = t.leave(nil)
 	t.byAddr = after
-	return true
+	return moveOn, true
 }
 
 // leave ends the nodes that are not to stay: a pipeline with a connection on a goroutine of its own, because calls in
-// flight may finish, the others together on one. What the nodes have said is forgotten. The lock is held.
-func (t *nodes) leave(stay map[*node]bool) {
+// flight may finish, the others together on one. What the nodes have said is forgotten. The lock is held. The caller
+// then calls moveOn without it: the calls that have waited for those nodes go on, before others are woken.
+func (t *nodes) leave(stay map[*node]bool) (moveOn func()) {
 	var idle []*pipeline
-	for addr, n := range t.byAddr {
+	var waited []func()
+	for _, addr := range slices.Sorted(stdmaps.Keys(t.byAddr)) {
+		n := t.byAddr[addr]
 		if stay[n] {
 			continue
 		}
@@ -147,6 +152,11 @@ func (t *nodes) leave(stay map[*node]bool) {
 		t.r.o.ErrorMaps.Forget(addr)
 		for p := range n.pipelines() {
 			p.track.Leave()
+			p.mu.Lock()
+			p.closed = true
+			calls := p.waiting.take()
+			p.mu.Unlock()
+			waited = append(waited, func() { p.waiting.release(calls, 0, nil) })
 			if p.conn.Load() == nil {
 				idle = append(idle, p)
 			} else {
@@ -160,6 +170,11 @@ func (t *nodes) leave(stay map[*node]bool) {
 				p.drain()
 			}
 		})
+	}
+	return func() {
+		for _, f := range waited {
+			f()
+		}
 	}
 }
 
@@ -256,9 +271,11 @@ func (t *nodes) trim() {
 			stay[n] = true
 		}
 	}
+	moveOn := func() {}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if len(stay) > 0 && !t.closed {
-		t.leave(stay)
+		moveOn = t.leave(stay)
 	}
+	t.mu.Unlock()
+	moveOn()
 }

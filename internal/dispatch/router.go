@@ -174,9 +174,11 @@ func (r *Router) tls() bool { return r.o.TLS != nil && r.o.TLS() }
 // Readdress has all nodes reached anew, because Options.TLS has changed: by the addresses that they have now in the map
 // in use, or by those seeds. Calls in flight end on the connections that have them, and those connections then.
 func (r *Router) Readdress(seeds []string) {
-	if !r.nodes.readdress(seeds) {
+	moveOn, ok := r.nodes.readdress(seeds)
+	if !ok {
 		return
 	}
+	moveOn()
 	r.first.review()
 	r.wake()
 	r.notify()
