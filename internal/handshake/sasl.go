@@ -72,13 +72,23 @@ type Keyring struct {
 
 type keys struct {
 	mu      sync.Mutex
-	clients map[keyringEntry]*scram.Client
+	clients map[keyringEntry]*keptClient
+}
+
+// keptClient keeps the keys of each salt and count that servers have asked it for.
+type keptClient struct {
+	*scram.Client
+	logins int
 }
 
 type keyringEntry struct{ mech, user, password string }
 
-// maxKeys bounds a keyring: rotation must not grow it for ever.
-const maxKeys = 64
+// Bounds of a keyring: rotation must not grow it for ever, and a server that asks with another salt at each login must
+// not either. A client that has made its logins is replaced, which costs one more derivation.
+const (
+	maxKeys   = 64
+	maxLogins = 256
+)
 
 // newClient makes a client that takes the counts that checkServerFirst takes.
 func newClient(m mechanism, cr Credentials) (*scram.Client, error) {
@@ -94,15 +104,16 @@ func (r *Keyring) client(m mechanism, cr Credentials) (*scram.Client, error) {
 		return newClient(m, cr)
 	}
 	r.once.Do(func() {
-		k := &keys{clients: map[keyringEntry]*scram.Client{}}
+		k := &keys{clients: map[keyringEntry]*keptClient{}}
 		r.open = func() *keys { return k }
 	})
 	k := r.open()
 	key := keyringEntry{m.name, cr.Username, cr.Password.Reveal()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c := k.clients[key]; c != nil {
-		return c, nil
+	if c := k.clients[key]; c != nil && c.logins < maxLogins {
+		c.logins++
+		return c.Client, nil
 	}
 	c, err := newClient(m, cr)
 	if err != nil {
@@ -111,7 +122,7 @@ func (r *Keyring) client(m mechanism, cr Credentials) (*scram.Client, error) {
 	if len(k.clients) >= maxKeys {
 		clear(k.clients)
 	}
-	k.clients[key] = c
+	k.clients[key] = &keptClient{c, 1}
 	return c, nil
 }
 
