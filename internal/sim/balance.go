@@ -2,18 +2,22 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // balance is a hook and a provider of traces that counts: each operation that has begun ends once, and so does each
-// span (P15).
+// span, with the status that the end of its call has (P15).
 type balance struct {
 	noop.TracerProvider
 	w      *world
@@ -21,6 +25,7 @@ type balance struct {
 	open   map[string]int // operations and spans that have begun and not ended, by name
 	twice  map[string]int
 	counts int
+	spans  []*balancedSpan // those of operations
 }
 
 type balancedTracer struct {
@@ -30,9 +35,16 @@ type balancedTracer struct {
 
 type balancedSpan struct {
 	noop.Span
-	b     *balance
-	name  string
-	ended bool
+	b      *balance
+	name   string
+	ended  bool
+	status codes.Code
+	told   *balancedSpan // of an operation's span: the same operation as the hook knows it
+	of     *entry        // of that: the call; nil where several have one context
+
+	// of what the hook knows
+	parts, spanned bool
+	err            error
 }
 
 func newBalance(w *world) *balance {
@@ -59,6 +71,13 @@ func (s *balancedSpan) End(...trace.SpanEndOption) {
 	s.b.open[s.name]--
 }
 
+// SetStatus implements trace.Span. As the SDK's spans do, it keeps to Ok.
+func (s *balancedSpan) SetStatus(c codes.Code, _ string) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.status = max(s.status, c)
+}
+
 // IsRecording implements trace.Span.
 func (*balancedSpan) IsRecording() bool { return true }
 
@@ -70,6 +89,16 @@ func (t balancedTracer) Start(ctx context.Context, name string, _ ...trace.SpanS
 	trace.Span,
 ) {
 	s := t.b.began("span " + name)
+	told, _ := ctx.Value(balanceKey{}).(*balancedSpan)
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if told != nil && !told.spanned { // its attempts' spans come later; where the hook has panicked it knows nothing
+		told.spanned, s.told = true, told
+		if !told.parts {
+			s.of, _ = ctx.Value(callKey{}).(*entry)
+		}
+		t.b.spans = append(t.b.spans, s)
+	}
 	return trace.ContextWithSpan(ctx, s), s
 }
 
@@ -86,12 +115,15 @@ func (b *balance) Begin(ctx context.Context, of core.Operation) context.Context 
 		sleep(context.Background(), b.w.d.between(time.Nanosecond, 100*time.Microsecond, text("scanning"),
 			uint64(time.Now().UnixNano())))
 	}
-	return context.WithValue(ctx, balanceKey{}, b.began("operation "+of.Operation))
+	told := b.began("operation " + of.Operation)
+	told.parts = of.Parts
+	return context.WithValue(ctx, balanceKey{}, told)
 }
 
 // End implements core.OperationHook.
-func (b *balance) End(ctx context.Context, _ core.Operation, _ core.OperationEnd) {
+func (b *balance) End(ctx context.Context, _ core.Operation, how core.OperationEnd) {
 	if s, ok := ctx.Value(balanceKey{}).(*balancedSpan); ok {
+		s.err = how.Err
 		s.End()
 	}
 	b.w.behave(ctx, hooking, 0)
@@ -112,4 +144,37 @@ func (w *world) checkBalance() {
 	if w.balance.counts == 0 {
 		w.report.violate("P15", "no operation was told of")
 	}
+	w.checkSpans()
+}
+
+// checkSpans judges the statuses of the operations' spans: by the ends of their calls, where each has a context of its
+// own, and by what the hook was told.
+func (w *world) checkSpans() {
+	for _, s := range w.balance.spans {
+		if s.told.ended && (s.status == codes.Ok) != (s.told.err == nil) {
+			w.report.violate("P15", "%s: its status is %v, the hook was told %v", s.name, s.status, s.told.err)
+			return
+		}
+		if s.of == nil || s.of.ends.Load() == 0 {
+			continue
+		}
+		if want := statusAfter(s.of.err); s.status != want {
+			w.report.violateWith("P15", func() []string { return w.history(s.of.key) },
+				"%s: the status of its span is %v, not %v", s.of, s.status, want)
+			return
+		}
+	}
+}
+
+// statusAfter is the status of the span of a call that ended with err: none for an answer about the document.
+func statusAfter(err error) codes.Code {
+	var e *call.Error
+	switch {
+	case err == nil:
+		return codes.Ok
+	case errors.As(err, &e) && e.Answered && !errors.Is(err, cberr.Timeout) &&
+		!errors.Is(err, cberr.TemporaryFailure) && !errors.Is(err, cberr.InternalServerFailure):
+		return codes.Unset
+	}
+	return codes.Error
 }

@@ -124,6 +124,7 @@ func (w *world) check() {
 	w.checkHistories()
 	w.checkLogs()
 	w.checkBalance()
+	w.checkCounts()
 	r.Trace, r.Virtual = w.hash(), w.virtual.Round(time.Millisecond).String()
 }
 

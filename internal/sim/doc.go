@@ -20,7 +20,8 @@
 //	P13  no password is in the log, in an error or in the diagnostics
 //	P14  no password leaves in the clear, and no request goes to a node that has not proven to know it, or whose
 //	     certificate is wrong
-//	P15  each operation that is told of ends once, and so does each span
+//	P15  each operation that is told of ends once, and so does each span, with the status of its call; as many retries
+//	     are counted as calls have made
 //	P16  the log has no line about a broken invariant
 //
 // Requests to the services are judged by P1 to P6 and P10 alone: from what the mock says that it has executed, from

@@ -110,7 +110,7 @@ func (w *world) call(e *entry, r *source) {
 	if e.named {
 		in.Scope, in.Collection = "s", "c"
 	}
-	ctx := context.WithValue(context.Background(), callKey{}, e)
+	ctx := context.Background()
 	w.enter(e)
 	if e.cancelAt > 0 {
 		var cancel context.CancelFunc
@@ -180,7 +180,7 @@ func mutated(m kv.MutationResult) retry.Info { return m.RetryInfo() }
 
 // one runs an operation in one of the forms and enters its end.
 func one[R any, O kv.Op[R]](w *world, ctx context.Context, e *entry, op O, form int, info func(R) retry.Info) {
-	ended := make(chan struct{})
+	ctx, ended := context.WithValue(ctx, callKey{}, e), make(chan struct{})
 	end := func(res R, err error) {
 		var i retry.Info
 		if err == nil {

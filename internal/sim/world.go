@@ -19,6 +19,7 @@ import (
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
 )
 
 const bucketName = "default"
@@ -54,6 +55,7 @@ type world struct {
 	scanned []scanning
 
 	facts   *facts
+	counts  retry.Stats       // when the client was closed
 	logs    map[string]string // what the documents that calls append to hold at the end
 	virtual time.Duration     // how long the run took
 
@@ -359,6 +361,7 @@ func (w *world) end() {
 		w.report.violate("P11", "Close took %v of %v: %v", took, closeLimit, err)
 	}
 	inFlight.Wait()
+	w.counted()
 	w.tap.mu.Lock()
 	open := w.tap.open
 	w.tap.mu.Unlock()

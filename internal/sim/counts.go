@@ -1,0 +1,42 @@
+package sim
+
+import (
+	"github.com/couchcore/couchcore/retry"
+)
+
+// What the client counts is held against the ends of its calls (P15): each says how often it was tried again.
+
+// counted takes the client's counts over once no call is left.
+func (w *world) counted() { w.counts = w.c.RetryStats() }
+
+// checkCounts judges the counts of retries.
+func (w *world) checkCounts() {
+	want := map[string]int{}
+	for _, e := range w.ledger {
+		want[e.verb.operation()] += e.retries
+	}
+	for key, n := range w.counts.Operations {
+		all, reasons := uint64(0), retry.Resends{}
+		for _, in := range n.Histogram {
+			all += in
+		}
+		for _, why := range n.Reasons {
+			reasons.Retries, reasons.Transparent = reasons.Retries+why.Retries, reasons.Transparent+why.Transparent
+		}
+		if sum := n.Retries + n.Transparent; all != sum+n.Hedges || reasons.Retries+reasons.Transparent != sum {
+			w.report.violate("P15", "%v: %d retries and %d hedges: %d by their numbers, and %v by reason", key, sum,
+				n.Hedges, all, reasons)
+		}
+	}
+	for name, n := range want {
+		got := w.counts.Operations[retry.OperationKey{Service: retry.KV, Operation: name}]
+		if sum := got.Retries + got.Transparent; sum != uint64(n) {
+			w.report.violate("P15", "%s: the client has counted %d retries, its calls %d", name, sum, n)
+		}
+	}
+}
+
+// operation is the name by which the client counts.
+func (v verb) operation() string {
+	return [verbs]string{"get", "upsert", "insert", "replace", "replace", "remove", "increment", "append"}[v]
+}
