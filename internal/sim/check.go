@@ -121,6 +121,7 @@ func (w *world) check() {
 	if most, _, _ := w.limits(); most > 0 && w.facts.parked > most {
 		r.violate("P12", "%d calls waited for a retry at one time, the limit is %d", w.facts.parked, most)
 	}
+	w.checkQueued()
 	w.checkHistories()
 	w.checkLogs()
 	w.checkBalance()

@@ -101,7 +101,7 @@ func (t *Totals) missing() []string {
 		need(t.Outcomes, o.String())
 	}
 	need(t.Reached, "a wrong certificate was shown", "in doubt, applied 0 times", "in doubt, applied 1 times",
-		"ended by Close", "history judged",
+		"ended by Close", "history judged", queueFull,
 		"a scan of everything")
 	slices.Sort(out)
 	return slices.Compact(out)

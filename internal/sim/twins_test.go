@@ -62,6 +62,7 @@ var twins = map[string][]string{
 	"a service comes back sooner than it was told":   {"P6"},
 	"every span ends well":                           {"P15"},
 	"a retry counts twice":                           {"P15"},
+	"any number of calls may wait for a connection":  {"P12"},
 }
 
 type edit struct{ file, old, new string }
@@ -80,6 +81,10 @@ var edits = []edit{
 	{
 		"retry/observer.go", "func (c *OperationStats) count(n int) { *c.bucket(n)++ }",
 		`func (c *OperationStats) count(n int) { *c.bucket(n)++; if broken == "a retry counts twice" { *c.bucket(n)++; c.Transparent++; c.resends(Unknown).Transparent++ } }`,
+	},
+	{
+		"internal/dispatch/waiting.go", "if len(w.calls) >= limit {",
+		`if len(w.calls) >= limit && broken != "any number of calls may wait for a connection" {`,
 	},
 	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},

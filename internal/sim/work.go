@@ -49,12 +49,34 @@ func (w *world) enter(e *entry) *entry {
 	return e
 }
 
-// sample looks at how many calls wait for their retry.
+// sample looks at how many calls wait for their retry, and for a connection. In the calm phase calls come that may wait
+// in greater numbers.
 func (w *world) sample() {
-	n := w.c.RetryStats().Parked
+	n, queued := w.c.RetryStats().Parked, 0
+	for _, s := range w.b.Status() {
+		queued = max(queued, s.Queued)
+	}
 	w.mu.Lock()
 	w.parked = max(w.parked, n)
+	if w.faulted == 0 {
+		w.queued = max(w.queued, queued)
+	}
 	w.mu.Unlock()
+}
+
+// queueFull is what tight runs come to.
+const queueFull = "as many calls as may have waited for a connection"
+
+// checkQueued judges how many calls waited for one connection at one time: no more than the limit (P12).
+func (w *world) checkQueued() {
+	_, most, _ := w.limits()
+	switch {
+	case most == 0 || w.queued < most:
+	case w.queued == most:
+		w.report.Reached[queueFull]++
+	default:
+		w.report.violate("P12", "%d calls waited for one connection at one time, the limit is %d", w.queued, most)
+	}
 }
 
 // next makes up a call.

@@ -61,6 +61,7 @@ type world struct {
 
 	newest version // of the maps that were seen in use
 	unused []unused
+	queued int                // most calls that waited for one connection
 	forged map[time.Time]bool // when nodes have proven nothing
 	shows  map[string]showing // certificates, by address
 	wrong  map[string][]shown // when they were wrong
