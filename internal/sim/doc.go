@@ -22,7 +22,7 @@
 //	     certificate is wrong
 //	P15  each operation that is told of ends once, and so does each span, with the status of its call; as many retries
 //	     are counted as calls have made
-//	P16  the log has no line about a broken invariant
+//	P16  the log has no line about a broken invariant, nor about a panic but those of callbacks
 //
 // Requests to the services are judged by P1 to P6 and P10 alone: from what the mock says that it has executed, from
 // when they came, and from their rows. In some of the runs all connections are over TLS, and values and maps

@@ -359,6 +359,8 @@ func (w *world) plant() {
 		}), 100, 5, memd.OpGet)
 	case LeakedSocket:
 		w.tap.open++
+	case LoggedError:
+		w.logger().Error("An invariant is broken")
 	case LeakedRoutine, LateEnd, NeverEnds, EndsTwice, NoRecovery, UnboundedParks:
 	}
 }

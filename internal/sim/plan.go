@@ -38,6 +38,7 @@ const (
 	LeakedSocket   Defect = "leaked-socket"   // P11: a socket stays open
 	LeakedRoutine  Defect = "leaked-routine"  // P11: a goroutine stays
 	UnboundedParks Defect = "unbounded-parks" // P12: more calls may wait than was asked for
+	LoggedError    Defect = "logged-error"    // P16: the log tells of a broken invariant
 )
 
 // Defects gives the property that each planted defect breaks.
@@ -46,6 +47,7 @@ func Defects() map[Defect]string {
 		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4",
 		StaleRead:  "P5",
 		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", UnboundedParks: "P12",
+		LoggedError: "P16",
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/couchcore/couchcore/mock"
 )
@@ -46,8 +47,27 @@ func (l logLines) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("level="+slog.LevelError.String())) {
 		l.w.report.violate("P16", "the log says %s", line)
 	}
+	if at := panicked(line); at != "" && !strings.Contains(at, "/internal/sim.") {
+		l.w.report.violate("P16", "the client has panicked in %s, and says: %s", at, line)
+	}
 	l.w.behave(context.Background(), logging, longestLog)
 	return len(line), nil
+}
+
+// panicked is the function of which a line with the stack of a contained panic says that it has panicked; "" for another
+// line. What the client contains are the panics of the program's callbacks, not its own.
+func panicked(line []byte) string {
+	_, stack, ok := strings.Cut(string(line), " stack=")
+	at := strings.LastIndex(stack, `\npanic(`)
+	if !ok || at < 0 {
+		return ""
+	}
+	for frame := range strings.SplitSeq(stack[at+len(`\n`):], `\n`) {
+		if !strings.HasPrefix(frame, "panic(") && !strings.HasPrefix(frame, "runtime.") && !strings.HasPrefix(frame, `\t`) {
+			return frame
+		}
+	}
+	return ""
 }
 
 func (w *world) logger() *slog.Logger {

@@ -63,6 +63,8 @@ var twins = map[string][]string{
 	"every span ends well":                           {"P15"},
 	"a retry counts twice":                           {"P15"},
 	"any number of calls may wait for a connection":  {"P12"},
+	"a warning is logged as an error":                {"P16"},
+	"the client panics behind a callback":            {"P16"},
 }
 
 type edit struct{ file, old, new string }
@@ -85,6 +87,14 @@ var edits = []edit{
 	{
 		"internal/dispatch/waiting.go", "if len(w.calls) >= limit {",
 		`if len(w.calls) >= limit && broken != "any number of calls may wait for a connection" {`,
+	},
+	{
+		"internal/observe/log.go", "	l.write(ctx, slog.LevelWarn, msg, attrs)",
+		`	if broken == "a warning is logged as an error" { l.Error(ctx, msg, attrs...); return }; l.write(ctx, slog.LevelWarn, msg, attrs)`,
+	},
+	{
+		"internal/dispatch/executor.go", "	f()\n",
+		`	f(); if broken == "the client panics behind a callback" { var none *executor; none.free++ }` + "\n",
 	},
 	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
