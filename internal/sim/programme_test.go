@@ -2,9 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,11 @@ func TestTheProgrammeIsComplete(t *testing.T) {
 				delete(left, name)
 				count++
 			}
+		}
+		for _, letter := range row.letters {
+			variant := regexp.MustCompile(fmt.Sprintf("(^|: )%d%c ", row.number, letter))
+			require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(known)), variant.MatchString),
+				"%d%c %s is not injected", row.number, letter, row.name)
 		}
 		for _, name := range row.injections {
 			require.True(t, known[name], "%d: %s", row.number, name)
