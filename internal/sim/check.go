@@ -111,6 +111,7 @@ func (w *world) check() {
 	w.checkSent()
 	w.checkDurability()
 	w.checkUnused()
+	w.checkGivenUp()
 	w.checkAnswers()
 	w.checkErrors()
 	w.checkTraffic()

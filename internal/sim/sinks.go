@@ -54,8 +54,8 @@ func (l logLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// panicked is the function of which a line with the stack of a contained panic says that it has panicked; "" for another
-// line. What the client contains are the panics of the program's callbacks, not its own.
+// panicked is the function of which a line with the stack of a contained panic says that it has panicked; "" for
+// another line. What the client contains are the panics of the program's callbacks, not its own.
 func panicked(line []byte) string {
 	_, stack, ok := strings.Cut(string(line), " stack=")
 	at := strings.LastIndex(stack, `\npanic(`)
@@ -63,7 +63,8 @@ func panicked(line []byte) string {
 		return ""
 	}
 	for frame := range strings.SplitSeq(stack[at+len(`\n`):], `\n`) {
-		if !strings.HasPrefix(frame, "panic(") && !strings.HasPrefix(frame, "runtime.") && !strings.HasPrefix(frame, `\t`) {
+		place := strings.HasPrefix(frame, `\t`)
+		if !place && !strings.HasPrefix(frame, "panic(") && !strings.HasPrefix(frame, "runtime.") {
 			return frame
 		}
 	}

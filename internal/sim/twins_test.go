@@ -65,6 +65,7 @@ var twins = map[string][]string{
 	"any number of calls may wait for a connection":  {"P12"},
 	"a warning is logged as an error":                {"P16"},
 	"the client panics behind a callback":            {"P16"},
+	"a connection that is given up stays":            {"P6"},
 }
 
 type edit struct{ file, old, new string }
@@ -95,6 +96,10 @@ var edits = []edit{
 	{
 		"internal/dispatch/executor.go", "	f()\n",
 		`	f(); if broken == "the client panics behind a callback" { var none *executor; none.free++ }` + "\n",
+	},
+	{
+		"internal/dispatch/answers.go", "case j.Entry.InvalidatesConnection():",
+		`case j.Entry.InvalidatesConnection() && broken != "a connection that is given up stays":`,
 	},
 	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},

@@ -20,9 +20,12 @@ type wire struct {
 	tap  *taps
 	once sync.Once
 	addr string // of the node
+	// so many times that was dialled, this time included
+	number int
 
 	secret   *sniffer    // of a connection over TLS; nil without
 	noPrefix atomic.Bool // keys have no prefix
+	mapped   atomic.Bool // the node has an error map for it
 	flip     atomic.Bool // a bit of the next record that is sent flips on its way
 
 	buf  []byte // read and not handed out
@@ -116,17 +119,19 @@ func (w *wire) packet(b []byte) {
 	}
 }
 
-// features notes whether keys have a prefix: not where HELLO does not grant collections.
+// features notes whether keys have a prefix, which they have not where HELLO does not grant collections, and whether
+// the node has an error map.
 func (w *wire) features(b []byte) {
 	var p memd.Packet
 	if _, err := p.Parse(b, 0); err != nil {
 		return
 	}
-	granted := false
+	granted := map[memd.Feature]bool{}
 	for v := p.Value; len(v) >= 2; v = v[2:] {
-		granted = granted || memd.Feature(binary.BigEndian.Uint16(v)) == memd.FeatureCollections
+		granted[memd.Feature(binary.BigEndian.Uint16(v))] = true
 	}
-	w.noPrefix.Store(!granted)
+	w.noPrefix.Store(!granted[memd.FeatureCollections])
+	w.mapped.Store(granted[memd.FeatureXError])
 }
 
 // frame gives the length of the packet or record that h, a whole header, begins; ok is false for anything else.

@@ -61,14 +61,17 @@ type world struct {
 
 	newest version // of the maps that were seen in use
 	unused []unused
-	queued int                // most calls that waited for one connection
-	forged map[time.Time]bool // when nodes have proven nothing
-	shows  map[string]showing // certificates, by address
-	wrong  map[string][]shown // when they were wrong
-	stalls map[string]int     // after so many bytes nodes are silent, by address
-	clock  atomic.Int64       // how far the client's clock is off
-	jumps  []span             // when it was
-	moods  moods
+	given  []*givenUp // answers that gave their connections up
+	queued int        // most calls that waited for one connection
+
+	lastGivenUp map[string]time.Time // by address
+	forged      map[time.Time]bool   // when nodes have proven nothing
+	shows       map[string]showing   // certificates, by address
+	wrong       map[string][]shown   // when they were wrong
+	stalls      map[string]int       // after so many bytes nodes are silent, by address
+	clock       atomic.Int64         // how far the client's clock is off
+	jumps       []span               // when it was
+	moods       moods
 
 	errorMap *errormap.Map // the nodes'
 	finished time.Duration // when the client was closed
@@ -97,7 +100,7 @@ func (w *world) start() error {
 	w.tap = &taps{dials: map[string][]time.Time{}, secrets: keyring{secrets: map[string][]byte{}}}
 	w.serves()
 	w.executes()
-	w.latest = map[string]*entry{}
+	w.latest, w.lastGivenUp = map[string]*entry{}, map[string]time.Time{}
 	w.driven, w.forged = map[string][]time.Time{}, map[time.Time]bool{}
 	w.shows, w.wrong, w.stalls = map[string]showing{}, map[string][]shown{}, map[string]int{}
 	w.oddErrors()
@@ -194,7 +197,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, answered: w.answered}
+	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, number: n, answered: w.answered}
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	w.tap.open++
