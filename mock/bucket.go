@@ -31,8 +31,9 @@ type bucket struct {
 	durability  Durability
 
 	manifest store.Manifest
-	rows     [][]int // per vbucket: number of the active node, then the replicas'; -1 for a copy that has no node
-	forward  [][]int // where a rebalance is heading, nil outside of one
+	lagging  map[int]*store.Manifest // by node: of those that lag behind
+	rows     [][]int                 // per vbucket: number of the active node, then the replicas'; -1 for a copy that has no node
+	forward  [][]int                 // where a rebalance is heading, nil outside of one
 	pending  map[pendingKey]pendingState
 	gone     bool // dropped; connections that selected it notice at their next request
 
@@ -57,7 +58,7 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 	b := &bucket{
 		name: set.name, uuid: c.set.newUUID(), replicas: set.replicas, kind: set.kind,
 		ephemeral: set.kind == kindEphemeral,
-		manifest:  store.NewManifest(), pending: map[pendingKey]pendingState{},
+		manifest:  store.NewManifest(), lagging: map[int]*store.Manifest{}, pending: map[pendingKey]pendingState{},
 	}
 	b.apply(set.settingsOf(c.managementVersion(c.set.release)))
 	if b.memcached() {

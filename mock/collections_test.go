@@ -3,6 +3,7 @@ package mock_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,4 +110,39 @@ func TestCollectionsComeAndGo(t *testing.T) {
 	require.Equal(t, memd.StatusUnknownCollection, set(0))
 	_, err = c.CreateCollection("default", "_default", "_default")
 	require.Error(t, err)
+}
+
+// A node that lags behind knows what was dropped and does not know what was created, and says of which manifest it is.
+func TestANodeLagsBehindWithTheManifest(t *testing.T) {
+	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
+	ahead, behind := login(t, c, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
+	old, err := c.CreateCollection("default", "s", "c")
+	require.NoError(t, err)
+	require.NoError(t, c.SetManifestLag("", true, 1))
+	require.NoError(t, c.DropCollection("default", "s", "c"))
+	id, err := c.CreateCollection("default", "s", "c")
+	require.NoError(t, err)
+
+	lookUp := func(on *raw) (uid uint64, id uint32) {
+		p := on.call(memd.Packet{Opcode: memd.OpCollectionsGetID, Value: []byte("s.c")})
+		require.Equal(t, memd.StatusSuccess, p.Status)
+		return binary.BigEndian.Uint64(p.Extras), binary.BigEndian.Uint32(p.Extras[8:])
+	}
+	get := func(on *raw, id uint32) memd.Packet {
+		return on.call(memd.Packet{Opcode: memd.OpGet, Key: inCollection(id, []byte("k"))})
+	}
+	uid, got := lookUp(ahead)
+	require.Equal(t, id, got)
+	lag, got := lookUp(behind)
+	require.Equal(t, old, got)
+	require.Less(t, lag, uid)
+	p := get(behind, id)
+	require.Equal(t, memd.StatusUnknownCollection, p.Status)
+	require.Contains(t, string(p.Value), fmt.Sprintf(`"manifest_uid":"%x"`, lag))
+	require.Equal(t, memd.StatusNotMyVBucket, get(behind, old).Status, "it knows that one")
+	require.Equal(t, memd.StatusUnknownCollection, get(ahead, old).Status)
+
+	require.NoError(t, c.SetManifestLag("default", false))
+	require.Equal(t, memd.StatusNotMyVBucket, get(behind, id).Status)
+	require.Equal(t, memd.StatusUnknownCollection, get(behind, old).Status)
 }

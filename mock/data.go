@@ -46,8 +46,8 @@ func (rq *request) place() (reply, bool) {
 	if b.gone {
 		return reply{closes: true, silent: true}, false
 	}
-	if !b.manifest.Has(rq.cid) {
-		return unknown(memd.StatusUnknownCollection, &b.manifest), false
+	if m := rq.manifest(); !m.Has(rq.cid) {
+		return unknown(memd.StatusUnknownCollection, m), false
 	}
 	vb, node := int(rq.p.VBucket), rq.k.n.index
 	switch {

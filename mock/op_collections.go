@@ -9,8 +9,7 @@ import (
 )
 
 // COLLECTIONS_GET_MANIFEST, GET_COLLECTION_ID and GET_SCOPE_ID. Any node answers, from the one manifest that the bucket
-// has: nodes that lag behind are made with an injection. Paths come in the value, or in the key as older clients send
-// them.
+// has, unless it lags behind: see SetManifestLag. Paths come in the value, or in the key as older clients send them.
 
 // where is the path that a lookup asks for.
 func (rq *request) where() string {
@@ -37,7 +36,7 @@ func getManifest(rq *request) reply {
 	}
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
-	return reply{datatype: memd.DatatypeJSON, value: rq.b.manifest.JSON()}
+	return reply{datatype: memd.DatatypeJSON, value: rq.manifest().JSON()}
 }
 
 func getCollectionID(rq *request) reply {
@@ -51,7 +50,7 @@ func getCollectionID(rq *request) reply {
 	scopeName, name = orDefault(scopeName), orDefault(name)
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
-	m := &rq.b.manifest
+	m := rq.manifest()
 	s := m.Scope(scopeName)
 	if s == nil {
 		return unknown(memd.StatusUnknownScope, m)
@@ -73,7 +72,7 @@ func getScopeID(rq *request) reply {
 	}
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
-	m := &rq.b.manifest
+	m := rq.manifest()
 	s := m.Scope(orDefault(name))
 	if s == nil {
 		return unknown(memd.StatusUnknownScope, m)

@@ -84,8 +84,8 @@ func observe(rq *request) reply {
 		switch {
 		case why != "":
 			return fail(memd.StatusInvalid, "%s", why)
-		case !rq.b.manifest.Has(cid):
-			return unknown(memd.StatusUnknownCollection, &rq.b.manifest)
+		case !rq.manifest().Has(cid):
+			return unknown(memd.StatusUnknownCollection, rq.manifest())
 		case int(vb) >= len(rq.b.rows) || !slices.Contains(rq.b.rows[vb], rq.k.n.index):
 			return rq.notMine()
 		}

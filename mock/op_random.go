@@ -44,8 +44,8 @@ func getRandom(rq *request) reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !rq.b.manifest.Has(cid) {
-		return unknown(memd.StatusUnknownCollection, &rq.b.manifest)
+	if !rq.manifest().Has(cid) {
+		return unknown(memd.StatusUnknownCollection, rq.manifest())
 	}
 	key, res, ok := rq.b.store.Random(rq.k.n.index, cid, c.now())
 	if !ok {

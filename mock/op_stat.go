@@ -179,7 +179,7 @@ func (s *stats) failovers(words []string) bool {
 
 // collections are the collections, or one of them by its path or by its id in hex.
 func (s *stats) collections(words []string) bool {
-	m := &s.rq.b.manifest
+	m := s.rq.manifest()
 	items := s.items()
 	s.add("manifest_uid", fmt.Sprintf("0x%x", m.UID))
 	found := len(words) == 0
@@ -206,7 +206,7 @@ func (s *stats) collections(words []string) bool {
 }
 
 func (s *stats) scopes(words []string) bool {
-	m := &s.rq.b.manifest
+	m := s.rq.manifest()
 	items := s.items()
 	s.add("manifest_uid", fmt.Sprintf("0x%x", m.UID))
 	found := len(words) == 0

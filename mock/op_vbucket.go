@@ -57,8 +57,8 @@ func allSeqnos(rq *request) reply {
 	var cid *uint32
 	if len(x) == 8 {
 		id := binary.BigEndian.Uint32(x[4:])
-		if !rq.b.manifest.Has(id) {
-			return unknown(memd.StatusUnknownCollection, &rq.b.manifest)
+		if !rq.manifest().Has(id) {
+			return unknown(memd.StatusUnknownCollection, rq.manifest())
 		}
 		cid = &id
 	}

@@ -74,7 +74,7 @@ func (rq *request) path() string {
 	}
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
-	return rq.b.manifest.Path(rq.cid)
+	return rq.manifest().Path(rq.cid)
 }
 
 // handle answers one request. One that has to wait does so on a goroutine of its own if later ones may overtake it;

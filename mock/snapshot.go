@@ -76,6 +76,7 @@ func (c *Cluster) Restore(s *Snapshot) error {
 			renamed[saved.uuid] = b.uuid
 			b.apply(*saved.settings.full)
 			b.manifest.Restore(&saved.manifest)
+			clear(b.lagging)
 			b.store.Load(saved.docs)
 			clear(b.pending)
 		}

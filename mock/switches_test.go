@@ -56,7 +56,8 @@ func TestSwitchesOfNodes(t *testing.T) {
 	require.Equal(t, memd.OpNoop, p.Opcode, "what was taken while the node was suspended is never answered")
 
 	for _, err := range []error{
-		c.SetConfigOverKV("none", false), c.SetErrorBodies("none", false), c.SetCompression("none", "off"),
+		c.SetConfigOverKV("none", false), c.SetErrorBodies("none", false), c.SetManifestLag("none", true),
+		c.SetCompression("none", "off"),
 		c.SetCompression("default", "best"), c.SetSuspended(9, true), c.RenewHistories("none"),
 		c.ChangeCopies("none", "k", nil, mock.CacheCopy, nil),
 	} {

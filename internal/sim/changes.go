@@ -148,6 +148,7 @@ func changes() []change {
 // recreate drops the collection, or its scope, and creates it again shortly after. What two do at the same time may
 // fail in part; in the end it exists.
 func (w *world) recreate(r *source, scope bool) {
+	defer w.goes()()
 	if scope {
 		_ = w.m.DropScope(bucketName, "s")
 	} else {

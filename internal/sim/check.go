@@ -111,6 +111,7 @@ func (w *world) check() {
 	w.checkSent()
 	w.checkDurability()
 	w.checkUnused()
+	w.checkIDs()
 	w.checkGivenUp()
 	w.checkAnswers()
 	w.checkErrors()

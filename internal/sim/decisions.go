@@ -106,6 +106,10 @@ func (w *world) answered(s *sent, packet []byte) {
 	w.refusal(s, &p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.about(s, &p)
+	if s.same.op == memd.OpCollectionsGetID {
+		return
+	}
 	w.givesUp(s, &p)
 	for _, b := range w.branchesOf(s, &p) {
 		w.report.Reached[string(b)]++

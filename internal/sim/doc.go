@@ -13,7 +13,8 @@
 //	P6   what is sent again is what was sent, when the call's strategy has said; nothing is sent after its stop,
 //	     or over a connection that an answer has given up
 //	P7   each call is judged by its own strategy, or by the one of the calls without one
-//	P8   the map in use never goes back, and a newer one that an answer brings is used
+//	P8   the map in use never goes back, and a newer one that an answer brings is used; nor do ids of collections, and
+//	     no call ends for want of a collection that exists
 //	P9   once the faults have stopped, calls succeed again
 //	P10  attempts and dials are bounded, also where a server drives them
 //	P11  Close ends in time, and leaves no goroutine and no socket

@@ -241,7 +241,10 @@ func requestFaults() []fault {
 		injected("38 not my vbucket all the time", 0, answers(mock.NotMyVBucket(true, nil))),
 		injected("40 unknown collection", 3, answers(mock.Status(memd.StatusUnknownCollection)), memd.OpSet,
 			memd.OpAdd),
-		{name: "41 no answer about a collection", begin: func(w *world, r *source, _ string) func() int {
+		{name: "41 no answer about a collection", begin: func(w *world, r *source, addr string) func() int {
+			if w.d.below(2, text("lag"), uint64(time.Now().UnixNano())) == 0 && !w.leavesOut(lagging) {
+				return w.lag(r, addr)
+			}
 			in := w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Drop())
 			w.recreate(r, false)
 			// four nodes are asked, one after the other

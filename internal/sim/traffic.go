@@ -21,6 +21,7 @@ type sent struct {
 	answered time.Time // zero when no answer was handed to the client
 	over     *wire     // the connection
 	cas      bool      // it has one
+	cid      uint32    // of its collection
 }
 
 // identity tells the requests of one call from those of others, where that can be: it has a token, or a key of its own.
@@ -47,28 +48,42 @@ func (w *wire) outgoing(b []byte) {
 		if w.garbled = err != nil; w.garbled {
 			return
 		}
-		if slices.Contains(documentOps(), p.Opcode) {
-			s := &sent{same: identity{op: p.Opcode, key: string(p.Key)}, at: time.Now(), over: w}
-			if !w.noPrefix.Load() {
-				s.same.key = documentKey(s.same.key)
-			}
-			s.cas = p.CAS != 0
-			if p.Opcode != memd.OpIncrement {
-				s.same.token = sentToken(&p)
-			}
-			w.tap.mu.Lock()
-			w.tap.traffic = append(w.tap.traffic, s)
-			if w.waiting == nil {
-				w.waiting = map[uint32]*sent{}
-			}
-			w.waiting[p.Opaque] = s
-			w.tap.mu.Unlock()
+		document := slices.Contains(documentOps(), p.Opcode)
+		if document || p.Opcode == memd.OpCollectionsGetID {
+			w.leaving(&p, document)
 		}
 		w.out = w.out[n:]
 	}
 }
 
-// incoming notes that the client has been handed an answer, and gives the request for a document that it answers.
+// leaving notes a request for a document, or for the id of a collection.
+func (w *wire) leaving(p *memd.Packet, document bool) {
+	s := &sent{same: identity{op: p.Opcode, key: string(p.Key)}, at: time.Now(), over: w}
+	switch {
+	case !document:
+		s.same.key = string(p.Value)
+	case !w.noPrefix.Load():
+		s.cid, _, _ = memd.ParseLEB128(p.Key) // what the client makes is whole
+		s.same.key = documentKey(s.same.key)
+	}
+	s.cas = p.CAS != 0
+	if document && p.Opcode != memd.OpIncrement {
+		s.same.token = sentToken(p)
+	}
+	w.tap.mu.Lock()
+	if document {
+		w.tap.traffic = append(w.tap.traffic, s)
+	}
+	if w.waiting == nil {
+		w.waiting = map[uint32]*sent{}
+	}
+	w.waiting[p.Opaque] = s
+	w.tap.mu.Unlock()
+	w.leaves(s)
+}
+
+// incoming notes that the client has been handed an answer, and gives the request that it answers, if it is one that
+// leaving has noted.
 func (w *wire) incoming(opaque uint32) *sent {
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()

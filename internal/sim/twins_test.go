@@ -62,10 +62,11 @@ var twins = map[string][]string{
 	"a service comes back sooner than it was told":   {"P6"},
 	"every span ends well":                           {"P15"},
 	"a retry counts twice":                           {"P15"},
+	"a connection that is given up stays":            {"P6"},
 	"any number of calls may wait for a connection":  {"P12"},
+	"a node that lags behind is believed":            {"P8"},
 	"a warning is logged as an error":                {"P16"},
 	"the client panics behind a callback":            {"P16"},
-	"a connection that is given up stays":            {"P6"},
 }
 
 type edit struct{ file, old, new string }
@@ -86,8 +87,16 @@ var edits = []edit{
 		`func (c *OperationStats) count(n int) { *c.bucket(n)++; if broken == "a retry counts twice" { *c.bucket(n)++; c.Transparent++; c.resends(Unknown).Transparent++ } }`,
 	},
 	{
+		"internal/dispatch/answers.go", "case j.Entry.InvalidatesConnection():",
+		`case j.Entry.InvalidatesConnection() && broken != "a connection that is given up stays":`,
+	},
+	{
 		"internal/dispatch/waiting.go", "if len(w.calls) >= limit {",
 		`if len(w.calls) >= limit && broken != "any number of calls may wait for a connection" {`,
+	},
+	{
+		"internal/dispatch/answers.go", "if !ok || !r.view.ids.Stale(uid, pathOf(c)) {",
+		`if !ok || !r.view.ids.Stale(uid, pathOf(c)) || broken == "a node that lags behind is believed" {`,
 	},
 	{
 		"internal/observe/log.go", "	l.write(ctx, slog.LevelWarn, msg, attrs)",
@@ -96,10 +105,6 @@ var edits = []edit{
 	{
 		"internal/dispatch/executor.go", "	f()\n",
 		`	f(); if broken == "the client panics behind a callback" { var none *executor; none.free++ }` + "\n",
-	},
-	{
-		"internal/dispatch/answers.go", "case j.Entry.InvalidatesConnection():",
-		`case j.Entry.InvalidatesConnection() && broken != "a connection that is given up stays":`,
 	},
 	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},

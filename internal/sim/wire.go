@@ -35,6 +35,7 @@ type wire struct {
 	lost bool   // no packets can be made out any more
 	gap  bool   // a packet has just ended
 
+	leaves   func(s *sent)                // is told of requests
 	answered func(s *sent, packet []byte) // is told of answers
 	whole    []byte                       // the packet or record that is being handed out, as far as it has been
 	clear    []byte                       // of records: what has been handed out of an answer that is not whole

@@ -61,6 +61,7 @@ type world struct {
 
 	newest version // of the maps that were seen in use
 	unused []unused
+	ids    ids
 	given  []*givenUp // answers that gave their connections up
 	queued int        // most calls that waited for one connection
 
@@ -197,7 +198,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, number: n, answered: w.answered}
+	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, number: n, leaves: w.leaves, answered: w.answered}
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	w.tap.open++

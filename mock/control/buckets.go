@@ -79,11 +79,12 @@ type BucketSettings struct {
 	Compression string      `json:"compression,omitempty" doc:"off, passive or active"`
 	ConfigByKV  *bool       `json:"config_over_kv,omitempty" doc:"whether nodes give out the configuration over key-value"`
 	ErrorBodies *bool       `json:"error_bodies,omitempty" doc:"whether failures have a JSON body that explains them"`
+	ManifestLag *bool       `json:"manifest_lag,omitempty" doc:"whether nodes go on with the collections that the bucket has now"`
 	Durability  *Durability `json:"durability,omitempty" doc:"how durable writes go; an empty object for as in a healthy bucket"`
 	ScanLimit   *int        `json:"scan_limit,omitempty" doc:"range scans at once; 0 for as many as a server allows"`
 	ScanPace    *int64      `json:"scan_pace_ms,omitempty" doc:"before each packet of a scan"`
 	LogLimit    *int        `json:"apply_log_limit,omitempty" doc:"the newest so many entries of the log of mutations are kept; 0 for all"`
-	Nodes       []int       `json:"nodes,omitempty" doc:"that config_over_kv and error_bodies are for; absent for all"`
+	Nodes       []int       `json:"nodes,omitempty" doc:"that config_over_kv, error_bodies and manifest_lag are for; absent for all"`
 }
 
 // Durability is how durable writes go.
@@ -140,6 +141,11 @@ func (s *BucketSettings) switches(c *call, name string) error {
 	}
 	if s.ErrorBodies != nil {
 		if err := m.SetErrorBodies(name, *s.ErrorBodies, s.Nodes...); err != nil {
+			return err
+		}
+	}
+	if s.ManifestLag != nil {
+		if err := m.SetManifestLag(name, *s.ManifestLag, s.Nodes...); err != nil {
 			return err
 		}
 	}
