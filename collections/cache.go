@@ -43,7 +43,11 @@ type Cache struct {
 	mu      sync.Mutex
 	running map[Path]*lookup
 	waiters int
+	refused map[Path]uint64 // the newest manifest by which a node has refused an id, until a lookup has its outcome
 }
+
+// mostRefused is how many collections are kept in mind of which an id was refused.
+const mostRefused = 1024
 
 // lookup is one that runs, and who waits for it, in the order in which they came.
 type lookup struct {
@@ -58,7 +62,7 @@ func New(o Options) *Cache {
 	if o.MaxWaiters <= 0 {
 		o.MaxWaiters = defaultMaxWaiters
 	}
-	c := &Cache{o: o, running: map[Path]*lookup{}}
+	c := &Cache{o: o, running: map[Path]*lookup{}, refused: map[Path]uint64{}}
 	c.known.Store(&map[Path]Entry{})
 	return c
 }
@@ -154,6 +158,7 @@ func (c *Cache) Resolve(p Path, e Entry, err error) {
 
 // learn stores an id unless a newer manifest's is there, and gives the one that holds. The lock is held.
 func (c *Cache) learn(p Path, e Entry) Entry {
+	delete(c.refused, p)
 	if p.IsDefault() {
 		c.doubted.Store(false)
 		return Entry{ManifestUID: e.ManifestUID}
@@ -187,6 +192,26 @@ func (c *Cache) Invalidate(p Path, id uint32) bool {
 	return true
 }
 
+// Refuse keeps in mind that a node has refused an id of p by the manifest of that number, until a lookup of p succeeds.
+func (c *Cache) Refuse(p Path, manifestUID uint64) {
+	p = p.clean()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.refused) >= mostRefused {
+		clear(c.refused)
+	}
+	c.refused[p] = max(c.refused[p], manifestUID)
+}
+
+// Refused reports whether a node has refused an id of p by a newer manifest than e came from: e may be the refused id,
+// which a node that lags behind still knows, with the documents of a collection that is gone for all others.
+func (c *Cache) Refused(p Path, e Entry) bool {
+	p = p.clean()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return e.ManifestUID < c.refused[p]
+}
+
 // Doubted reports whether the default collection has to be looked up, as others have.
 func (c *Cache) Doubted() bool { return c.doubted.Load() }
 
@@ -203,6 +228,7 @@ func (c *Cache) Clear() {
 	defer c.mu.Unlock()
 	c.known.Store(&map[Path]Entry{})
 	c.doubted.Store(false)
+	clear(c.refused)
 	for _, l := range c.running {
 		l.stale = true
 	}

@@ -2,6 +2,7 @@ package collections_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -405,3 +406,28 @@ func TestTheDefaultCollectionIsLookedUpWhenANodeDoesNotKnowIt(t *testing.T) {
 type told struct{ entries []collections.Entry }
 
 func (w *told) CollectionResolved(e collections.Entry, _ error) { w.entries = append(w.entries, e) }
+
+// D212: a node refuses an id by a newer manifest than the one of a node that lags behind. What is kept of that ends
+// with the next lookup that succeeds, and with the bucket, and is bounded.
+func TestARefusalIsKeptUntilALookupSucceeds_D212(t *testing.T) {
+	c, _ := newCache(0)
+	old := collections.Entry{ID: 9, ManifestUID: 5}
+	require.False(t, c.Refused(path, old))
+	c.Refuse(path, 6)
+	c.Refuse(path, 4)
+	require.True(t, c.Refused(path, old))
+	require.False(t, c.Refused(path, collections.Entry{ID: 10, ManifestUID: 6}))
+	require.False(t, c.Refused(collections.Path{Scope: "eu", Collection: "carts"}, old))
+	c.Resolve(path, collections.Entry{ID: 10, ManifestUID: 6}, nil)
+	require.False(t, c.Refused(path, old))
+
+	c.Refuse(path, 6)
+	c.Clear()
+	require.False(t, c.Refused(path, old), "the manifests of another bucket have other numbers")
+
+	c.Refuse(path, 6)
+	for i := range 1024 {
+		c.Refuse(collections.Path{Scope: "s", Collection: strconv.Itoa(i)}, 6)
+	}
+	require.False(t, c.Refused(path, old), "the oldest are forgotten")
+}

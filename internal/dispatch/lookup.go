@@ -159,6 +159,10 @@ func (l *lookup) Dispatch() {
 		if err == nil {
 			e, err = entryOf(c)
 		}
+		// When all that were asked say the same, it is the cluster that has gone back.
+		if err == nil && l.tries < lookupTries && l.r.view.ids.Refused(l.path, e) {
+			err = errLags
+		}
 		if err != nil {
 			l.failed(err)
 			return
@@ -170,6 +174,8 @@ func (l *lookup) Dispatch() {
 		}
 	})
 }
+
+var errLags = errors.New("the node's manifest is older than the one by which the collection's id was refused")
 
 // entryOf is what the answer to a lookup's request says.
 func entryOf(c *call.Call) (e collections.Entry, err error) {
