@@ -30,11 +30,22 @@ func (w *world) givesUp(s *sent, p *memd.Packet) {
 	if now.Sub(last) < 2*renewals || w.dialed(addr) > s.over.number || !w.moods.polite() {
 		return
 	}
+	if now.Sub(w.lastDial(addr)) < 2*renewals { // soon after a connection another one may have to wait
+		return
+	}
 	g := &givenUp{by: s}
 	w.given = append(w.given, g)
 	time.AfterFunc(digests, func() {
 		g.kept = w.dialed(addr) == s.over.number && w.moods.polite()
 	})
+}
+
+// lastDial is when a node was dialled last.
+func (w *world) lastDial(addr string) time.Time {
+	w.tap.mu.Lock()
+	defer w.tap.mu.Unlock()
+	at := w.tap.dials[addr]
+	return at[len(at)-1] // there is a connection
 }
 
 // polite reports whether all callbacks behave at the moment.
