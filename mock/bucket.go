@@ -32,7 +32,7 @@ type bucket struct {
 
 	manifest store.Manifest
 	lagging  map[int]*store.Manifest // by node: of those that lag behind
-	rows     [][]int                 // per vbucket: number of the active node, then the replicas'; -1 for a copy that has no node
+	rows     [][]int                 // per vbucket: the active node's number, then the replicas'; -1: no node
 	forward  [][]int                 // where a rebalance is heading, nil outside of one
 	pending  map[pendingKey]pendingState
 	gone     bool // dropped; connections that selected it notice at their next request

@@ -1,8 +1,6 @@
 package mock
 
 import (
-	"fmt"
-
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
@@ -11,25 +9,14 @@ import (
 // names the uid of its own manifest when it says so, and takes documents of one that is dropped later. Arguments are as
 // in SetConfigOverKV. The end of a bucket ends it, too.
 func (c *Cluster) SetManifestLag(bucket string, on bool, nodes ...int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := []string{bucket}
-	if bucket == "" {
-		names = sortedKeys(c.buckets)
-	} else if c.buckets[bucket] == nil {
-		return fmt.Errorf("mock: no bucket %q", bucket)
-	}
-	for _, i := range c.orAll(nodes) {
-		for _, name := range names {
-			b := c.buckets[name]
-			delete(b.lagging, i)
-			if on {
-				m := b.manifest.Clone()
-				b.lagging[i] = &m
-			}
+	return c.onEach(bucket, nodes, func(at nodeBucket) {
+		b := c.buckets[at.bucket]
+		delete(b.lagging, at.node)
+		if on {
+			m := b.manifest.Clone()
+			b.lagging[at.node] = &m
 		}
-	}
-	return nil
+	})
 }
 
 // manifest is the one that the request's node goes by. The caller holds the mutex.

@@ -32,16 +32,17 @@ func newSwitches() switches {
 // with NOT_SUPPORTED (0x83) then, and NOT_MY_VBUCKET has no body. It does not change what is pushed. An empty name
 // means every bucket that there is, no node numbers mean all nodes.
 func (c *Cluster) SetConfigOverKV(bucket string, on bool, nodes ...int) error {
-	return c.setSwitch(c.switches.noConfig, bucket, !on, nodes)
+	return c.onEach(bucket, nodes, func(at nodeBucket) { c.switches.noConfig[at] = !on })
 }
 
 // SetErrorBodies lets failures have the JSON body that explains them, which they have at first, or none. Arguments are
 // as in SetConfigOverKV.
 func (c *Cluster) SetErrorBodies(bucket string, on bool, nodes ...int) error {
-	return c.setSwitch(c.switches.noBodies, bucket, !on, nodes)
+	return c.onEach(bucket, nodes, func(at nodeBucket) { c.switches.noBodies[at] = !on })
 }
 
-func (c *Cluster) setSwitch(m map[nodeBucket]bool, bucket string, on bool, nodes []int) error {
+// onEach calls do, with the mutex held, for a bucket on nodes, as SetConfigOverKV says which.
+func (c *Cluster) onEach(bucket string, nodes []int, do func(at nodeBucket)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	names := []string{bucket}
@@ -52,7 +53,7 @@ func (c *Cluster) setSwitch(m map[nodeBucket]bool, bucket string, on bool, nodes
 	}
 	for _, i := range c.orAll(nodes) {
 		for _, name := range names {
-			m[nodeBucket{i, name}] = on
+			do(nodeBucket{i, name})
 		}
 	}
 	return nil
