@@ -43,7 +43,7 @@ type Cache struct {
 	mu      sync.Mutex
 	running map[Path]*lookup
 	waiters int
-	refused map[Path]uint64 // the newest manifest by which a node has refused an id, until a lookup has its outcome
+	refused map[Path]uint64 // the newest manifest by which a node has refused an id, until a lookup succeeds
 }
 
 // mostRefused is how many collections are kept in mind of which an id was refused.

@@ -121,7 +121,9 @@ func (r *Router) collectionOutdated(c *call.Call, err *call.Error) {
 		c.Req.NotSimple() // the default collection, too, is looked up before it is used again
 		uid, ok := err.ManifestUID()
 		if !ok || !r.view.ids.Stale(uid, pathOf(c)) {
-			r.view.ids.Refuse(pathOf(c), uid)
+			if ok {
+				r.view.ids.Refuse(pathOf(c), uid)
+			}
 			r.view.ids.Invalidate(pathOf(c), c.Route.CollectionID)
 		}
 	}
