@@ -1,6 +1,7 @@
 package errormap_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -246,14 +247,67 @@ func FuzzParse(f *testing.F) {
 		}
 		require.LessOrEqual(t, len(data), 1<<16)
 		require.True(t, m.Newer(m) && m.Newer(nil))
+		entries := map[uint16]errormap.Entry{}
 		for code := range 1 << 16 {
 			if e, ok := m.Lookup(uint16(code)); ok {
-				e.RetryIndicated()
+				entries[uint16(code)] = e
 				if e.Retry != nil {
 					d, _ := e.Retry.Delay(7)
 					require.GreaterOrEqual(t, d, time.Duration(0))
 				}
 			}
 		}
+		checkNewest(t, m)
+		checkUnknown(t, m, entries)
 	})
+}
+
+// checkNewest offers a map before and behind its neighbours: of each pair the newer one is kept.
+func checkNewest(t *testing.T, m *errormap.Map) {
+	for _, other := range []*errormap.Map{
+		{Version: m.Version, Revision: m.Revision + 1},
+		{Version: m.Version, Revision: m.Revision - 1},
+		{Version: m.Version + 1},
+		{Version: m.Version - 1, Revision: m.Revision + 1},
+	} {
+		want := m
+		if other.Newer(m) {
+			want = other
+		}
+		for _, pair := range [][2]*errormap.Map{{m, other}, {other, m}} {
+			var s errormap.Store
+			s.Offer("a", pair[0])
+			s.Offer("a", pair[1])
+			require.Same(t, want, s.For("a"), "version %d revision %d beside %d:%d", m.Version, m.Revision,
+				other.Version, other.Revision)
+		}
+	}
+}
+
+// checkUnknown reads the map again with an attribute more in each entry that no client knows: nothing else changes.
+func checkUnknown(t *testing.T, m *errormap.Map, entries map[uint16]errormap.Entry) {
+	doc := map[string]any{}
+	for code, e := range entries {
+		attrs := append([]string{"of-tomorrow"}, e.Unknown...)
+		for name, bit := range errormap.AttrNames() {
+			if e.Has(bit) {
+				attrs = append(attrs, name)
+			}
+		}
+		doc[fmt.Sprintf("%x", code)] = map[string]any{"name": e.Name, "desc": e.Desc, "attrs": attrs, "retry": e.Retry}
+	}
+	data, err := json.Marshal(map[string]any{"version": m.Version, "revision": m.Revision, "errors": doc})
+	require.NoError(t, err)
+	again, err := errormap.Parse(data, 1<<30)
+	require.NoError(t, err)
+	require.Equal(t, m.Len(), again.Len())
+	for code, want := range entries {
+		got, ok := again.Lookup(code)
+		if !ok || got.Attrs != want.Attrs || len(got.Unknown) != 1+len(want.Unknown) ||
+			got.RetryIndicated() != want.RetryIndicated() || got.MayHaveApplied() != want.MayHaveApplied() ||
+			got.InvalidatesConnection() != want.InvalidatesConnection() || got.FetchConfig() != want.FetchConfig() ||
+			got.RateLimit() != want.RateLimit() {
+			t.Fatalf("%x: %+v, with an unknown attribute more: %+v", code, want, got)
+		}
+	}
 }
