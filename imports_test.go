@@ -174,7 +174,8 @@ var rules = map[string]rule{
 	"internal/testkit": {layer: beside, external: []string{"github.com/stretchr/testify/require"}},
 	"internal/chaos":   {layer: beside, below: true},
 	"internal/sim": {layer: beside, below: true, external: []string{
-		"github.com/anishathalye/porcupine", otelPath + "codes", otelPath + "trace",
+		"github.com/anishathalye/porcupine", otelPath + "attribute", otelPath + "codes", otelPath + "metric",
+		otelPath + "trace",
 	}},
 }
 

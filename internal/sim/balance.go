@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -72,10 +73,30 @@ func (s *balancedSpan) End(...trace.SpanEndOption) {
 }
 
 // SetStatus implements trace.Span. As the SDK's spans do, it keeps to Ok.
-func (s *balancedSpan) SetStatus(c codes.Code, _ string) {
+func (s *balancedSpan) SetStatus(c codes.Code, what string) {
+	s.b.w.says("a span", []byte(what))
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
 	s.status = max(s.status, c)
+}
+
+// SetAttributes implements trace.Span.
+func (s *balancedSpan) SetAttributes(as ...attribute.KeyValue) {
+	for _, a := range as {
+		s.b.w.says("a span", []byte(a.Value.String()))
+	}
+}
+
+// RecordError implements trace.Span.
+func (s *balancedSpan) RecordError(err error, _ ...trace.EventOption) {
+	s.b.w.says("a span", []byte(err.Error()))
+}
+
+// AddEvent implements trace.Span.
+func (s *balancedSpan) AddEvent(name string, o ...trace.EventOption) {
+	s.b.w.says("a span", []byte(name))
+	cfg := trace.NewEventConfig(o...)
+	s.SetAttributes(cfg.Attributes()...)
 }
 
 // IsRecording implements trace.Span.
@@ -85,10 +106,12 @@ func (*balancedSpan) IsRecording() bool { return true }
 func (b *balance) Tracer(string, ...trace.TracerOption) trace.Tracer { return balancedTracer{b: b} }
 
 // Start implements trace.Tracer.
-func (t balancedTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context,
+func (t balancedTracer) Start(ctx context.Context, name string, o ...trace.SpanStartOption) (context.Context,
 	trace.Span,
 ) {
 	s := t.b.began("span " + name)
+	cfg := trace.NewSpanStartConfig(o...)
+	s.SetAttributes(cfg.Attributes()...)
 	told, _ := ctx.Value(balanceKey{}).(*balancedSpan)
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
@@ -21,7 +22,7 @@ type facts struct {
 	traffic []*sent
 
 	byToken map[string]int
-	byKey   map[string]int // increments
+	byKey   map[string]int // counters
 	removed map[string]int // deletions by key
 	sent    map[request]int
 }
@@ -30,11 +31,6 @@ type facts struct {
 type request struct {
 	op  memd.Opcode
 	key string
-}
-
-var opcodes = [verbs]memd.Opcode{
-	read: memd.OpGet, upsert: memd.OpSet, insert: memd.OpAdd, replace: memd.OpReplace, swap: memd.OpReplace,
-	remove: memd.OpDelete, increment: memd.OpIncrement, appendTo: memd.OpAppend,
 }
 
 // collect takes the records over from the cluster, before it ends.
@@ -48,7 +44,7 @@ func (w *world) collect() {
 		a := &f.applied[i]
 		a.Token = tokenOf([]byte(a.Token))
 		switch a.Opcode {
-		case memd.OpIncrement:
+		case memd.OpIncrement, memd.OpDecrement:
 			f.byKey[a.Key]++
 		case memd.OpDelete:
 			f.removed[a.Key]++
@@ -83,12 +79,12 @@ func documentKey(k string) string {
 // count is how often a call's mutation was applied; false when it cannot be told from others'.
 func (f *facts) count(e *entry) (int, bool) {
 	switch e.verb {
-	case read, remove:
-		return 0, false
-	case increment:
+	case increment, decrement:
 		return f.byKey[e.key], true
-	default:
+	case upsert, insert, replace, swap, appendTo, prependTo, pushTo:
 		return f.byToken[e.token], true
+	default:
+		return 0, false
 	}
 }
 
@@ -126,8 +122,10 @@ func (w *world) check() {
 	w.checkQueued()
 	w.checkHistories()
 	w.checkLogs()
+	w.checkVisits()
 	w.checkBalance()
 	w.checkCounts()
+	w.checkDurations()
 	r.Trace, r.Virtual = w.hash(), w.virtual.Round(time.Millisecond).String()
 }
 
@@ -158,6 +156,12 @@ func (w *world) checkCall(e *entry) {
 	}
 	if e.outcome == doubtful && known {
 		r.Reached[fmt.Sprintf("in doubt, applied %d times", n)]++
+	}
+	if k := cberr.KindOf(e.err); k != nil {
+		r.Reached[errorPrefix+k.Name()]++
+	}
+	if e.outcome == done {
+		r.Reached[donePrefix+e.verb.String()]++
 	}
 	if errors.Is(e.err, retry.ErrClosed) {
 		r.Reached["ended by Close"]++
@@ -225,7 +229,7 @@ func (w *world) checkSent() {
 	}
 	allowed := map[request]int{}
 	for _, e := range w.ledger {
-		allowed[request{opcodes[e.verb], e.key}] += e.retries + 1
+		allowed[request{e.verb.op(), e.key}] += e.retries + 1
 		if e.polite && e.retries > politest {
 			w.report.violateWith("P10", func() []string { return w.history(e.key) }, "%s: it was tried again %d times",
 				e, e.retries)
@@ -243,7 +247,7 @@ func (w *world) checkSent() {
 func (w *world) checkDurability() {
 	durable := map[string]bool{}
 	for _, e := range w.ledger {
-		if e.token != "" && e.verb != appendTo {
+		if e.token != "" && verbTable[e.verb].durable {
 			durable[e.token] = e.durable
 		}
 	}
@@ -283,18 +287,16 @@ func (w *world) checkDials() {
 	}
 }
 
-// checkLogs judges the documents that calls have only appended to, as they were read last.
+// checkLogs judges the documents that calls have only added parts to, as they were read last.
 func (w *world) checkLogs() {
 	for key, value := range w.logs {
-		count := map[string]int{}
-		for part := range strings.SplitSeq(value, ";") {
-			count[part+";"]++
-		}
+		count := countParts(value)
 		for _, e := range w.ledger {
 			if e.key != key || e.token == "" {
 				continue
 			}
-			if n := count[e.token]; e.outcome == done && n != 1 || n > 1 || e.outcome == failed && n > 0 {
+			n := count[strings.TrimSuffix(e.token, partEnd)]
+			if e.outcome == done && n != 1 || n > 1 || e.outcome == failed && n > 0 {
 				w.report.violateWith("P3", func() []string { return w.history(key) },
 					"%s: it is %d times in the document", e, n)
 			}

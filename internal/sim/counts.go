@@ -13,7 +13,7 @@ func (w *world) counted() { w.counts = w.c.RetryStats() }
 func (w *world) checkCounts() {
 	want := map[string]int{}
 	for _, e := range w.ledger {
-		want[e.verb.operation()] += e.retries
+		want[verbTable[e.verb].operation] += e.retries
 	}
 	for key, n := range w.counts.Operations {
 		all, reasons := uint64(0), retry.Resends{}
@@ -34,9 +34,4 @@ func (w *world) checkCounts() {
 			w.report.violate("P15", "%s: the client has counted %d retries, its calls %d", name, sum, n)
 		}
 	}
-}
-
-// operation is the name by which the client counts.
-func (v verb) operation() string {
-	return [verbs]string{"get", "upsert", "insert", "replace", "replace", "remove", "increment", "append"}[v]
 }

@@ -42,13 +42,6 @@ func injected(name string, times int, f func(r *source) mock.Fault, ops ...memd.
 	}}
 }
 
-func documentOps() []memd.Opcode {
-	return []memd.Opcode{
-		memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement,
-		memd.OpAppend,
-	}
-}
-
 // answers makes a fault without random numbers of one.
 func answers(f mock.Fault) func(*source) mock.Fault { return func(*source) mock.Fault { return f } }
 

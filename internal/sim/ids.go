@@ -33,6 +33,19 @@ type ids struct {
 	learn []learned
 	gone  int    // so many are dropping the collection now
 	never []span // when it was gone
+
+	refused *refusedID // the last refusal of the id that the client had; nil once it has another one
+	again   []*refusedID
+}
+
+// refusedID is what came of a refusal of the id that the client had: the client asks a node for the id, and does not
+// take one of an older manifest for the answer before it has asked others.
+type refusedID struct {
+	by    *sent  // the refused request
+	uid   uint64 // of the manifest that refuses
+	asked int    // so many lookups have left since
+	old   uint32 // an id of an older manifest that one of them brought
+	used  *sent  // with that id, after one lookup alone
 }
 
 // learned is a stretch of time in which the client has known an id.
@@ -57,10 +70,17 @@ func (w *world) leaves(s *sent) {
 			k.told, k.sure = false, true
 			k.learn = append(k.learn, learned{id: k.id, from: w.since()})
 		}
+		if f := k.refused; f != nil && f.asked == 1 && f.old == s.cid && s.cid > 0 && f.used == nil {
+			f.used = s
+			k.again = append(k.again, f)
+		}
 		return
 	}
 	if s.same.key != collectionPath {
 		return
+	}
+	if k.refused != nil {
+		k.refused.asked++
 	}
 	if k.sure && !w.closing.Load() {
 		w.report.violate("P8", "%v after the beginning the client asks for the id of %s, which it has, of manifest "+
@@ -87,6 +107,11 @@ func (w *world) about(s *sent, p *memd.Packet) {
 		if k.asked == s && p.Status == memd.StatusSuccess && len(p.Extras) == 12 && time.Since(s.at) < soon {
 			k.uid, k.id = binary.BigEndian.Uint64(p.Extras), binary.BigEndian.Uint32(p.Extras[8:])
 			k.told = true
+			if f := k.refused; f != nil && k.uid < f.uid {
+				f.old = k.id
+			} else {
+				k.refused = nil
+			}
 		}
 		k.asked = nil
 	case p.Status == memd.StatusUnknownCollection:
@@ -98,6 +123,9 @@ func (w *world) about(s *sent, p *memd.Packet) {
 		if err == nil && uid < k.uid {
 			w.report.FaultsFired[lagging]++
 			return
+		}
+		if k.refused = nil; k.sure && err == nil && s.cid == k.id {
+			k.refused = &refusedID{by: s, uid: uid}
 		}
 		k.forget(w.since())
 	}
@@ -143,6 +171,15 @@ func (w *world) goes() (returns func()) {
 func (w *world) checkIDs() {
 	if !w.watchesIDs() {
 		return
+	}
+	for _, f := range w.ids.again {
+		if w.awaited(f.by) {
+			w.report.violate("P8", "%v after the beginning a node of manifest %x refused the id %d of %s, and a "+
+				"request for %s had it again %v later, by one node's word of an older manifest",
+				f.by.answered.Sub(w.began), f.uid, f.old, collectionPath, f.used.same.key,
+				f.used.at.Sub(f.by.answered))
+			break
+		}
 	}
 	used := map[identity][]*sent{}
 	for _, s := range w.facts.traffic {

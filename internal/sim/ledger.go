@@ -11,25 +11,6 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// verb is what a call does.
-type verb uint8
-
-const (
-	read verb = iota
-	upsert
-	insert
-	replace
-	swap // replace, of the version that was read before
-	remove
-	increment
-	appendTo
-	verbs
-)
-
-func (v verb) String() string {
-	return [verbs]string{"get", "upsert", "insert", "replace", "replace with CAS", "remove", "increment", "append"}[v]
-}
-
 // outcome is how a call ended, as the properties see it.
 type outcome uint8
 
@@ -54,6 +35,9 @@ type entry struct {
 	key, token     string
 	named          bool          // in a collection that is not the default one
 	shared         bool          // others use the key too: its history is judged
+	private        bool          // it is about a document of a visit
+	value          string        // what it writes, where that is not the body of its token
+	expiry         int64         // that a touch sets, as a Unix time: no two of them set the same
 	expect         string        // token that swap replaces
 	limit          time.Duration // the call's own timeout
 	cancelAt       time.Duration // when its context ends; 0 never
@@ -116,7 +100,7 @@ func (e *entry) String() string {
 		s += " instead of " + e.expect
 	}
 	s += fmt.Sprintf(" within %v -> %s", e.limit, e.outcome)
-	if e.verb == read && e.outcome == done {
+	if e.got != "" && e.outcome == done {
 		s += " " + e.got
 	}
 	if e.err != nil && e.outcome != absent && e.outcome != exists {

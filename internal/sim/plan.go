@@ -90,6 +90,7 @@ type plan struct {
 	single      bool // one node alone runs some of the services
 	unready     int  // so many maps have no vbuckets at first
 	connections int
+	private     bool // some workers have documents of their own, for operations of all kinds
 }
 
 // parts are what a plan can do without.
@@ -102,6 +103,7 @@ var parts = map[string]func(p *plan) *bool{
 	"breaker": func(p *plan) *bool { return &p.breaker }, "tls": func(p *plan) *bool { return &p.tls },
 	"packs": func(p *plan) *bool { return &p.packs }, "active": func(p *plan) *bool { return &p.active },
 	"names": func(p *plan) *bool { return &p.names }, "single": func(p *plan) *bool { return &p.single },
+	"private": func(p *plan) *bool { return &p.private },
 }
 
 // Parts are the parts of a run that Options.Without may name, besides faults and changes.
@@ -144,6 +146,7 @@ func draw(o Options) *plan {
 	if r.below(6) == 0 {
 		p.unready = 1 + r.below(6)
 	}
+	p.private = r.below(2) == 0
 	// Over TLS a goroutine of the client's writes, and which calls find a place under a small limit depends on when it
 	// gets the processor.
 	p.tls = p.tls && !p.tight
@@ -162,12 +165,8 @@ func draw(o Options) *plan {
 	// While there is no bucket the client finds services over connections without one. They are dialled at the instant
 	// at which those of the bucket are, and nothing tells the dials apart.
 	p.asks = p.asks && !p.renew
-	if o.Break == NoRecovery {
-		p.calm = true
-	}
-	if o.Break == UnboundedParks {
-		p.tight = true
-	}
+	p.calm = p.calm || o.Break == NoRecovery
+	p.tight = p.tight || o.Break == UnboundedParks
 	return p
 }
 

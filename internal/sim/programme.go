@@ -91,5 +91,5 @@ func injections() (names []string) {
 			names = append(names, served(s, e.name))
 		}
 	}
-	return append(names, bucketFlushed, bucketRenewed, shortWrites, emptyMap, lagging)
+	return append(names, bucketFlushed, bucketRenewed, shortWrites, emptyMap, lagging, anyRefusal)
 }

@@ -77,6 +77,7 @@ func (w *world) logger() *slog.Logger {
 
 // lastWords looks at what the client says of itself before it is closed.
 func (w *world) lastWords() {
+	w.meters.read()
 	for _, about := range []any{w.c.Diagnostics(), w.c.RetryStats()} {
 		text, err := json.Marshal(about)
 		if err != nil {

@@ -79,6 +79,9 @@ func reasons() (out []retry.Reason) {
 	return out
 }
 
+// kindsNeed is how many calls a set has from which on every kind of error must have been returned.
+const kindsNeed = 1_000_000
+
 // missing names what no seed has met, although a large set of seeds must: a simulation that never comes to what is
 // interesting passes for ever.
 func (t *Totals) missing() []string {
@@ -97,12 +100,19 @@ func (t *Totals) missing() []string {
 	for _, why := range reasons() {
 		need(t.ReasonsFired, why.String())
 	}
+	if t.Ops >= kindsNeed {
+		need(t.Reached, errorKinds()...)
+	}
+	for v := range verbs {
+		need(t.Reached, donePrefix+v.String())
+	}
 	for o := done; o <= doubtful; o++ {
 		need(t.Outcomes, o.String())
 	}
 	need(t.Reached, "a wrong certificate was shown", "in doubt, applied 0 times", "in doubt, applied 1 times",
 		"ended by Close", "history judged", queueFull,
-		"a scan of everything")
+		"a scan of everything", closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledInFlight,
+		canceledParked)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

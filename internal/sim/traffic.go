@@ -2,11 +2,14 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // The apply log cannot show a request that was sent a second time while the first was lost on its way: it is applied
@@ -32,8 +35,11 @@ type identity struct {
 
 // identity is that of the entry's requests; false when other calls' requests look alike.
 func (e *entry) identity() (identity, bool) {
-	id := identity{opcodes[e.verb], e.key, e.token}
-	return id, e.token != "" || e.verb == increment
+	id := identity{e.verb.op(), e.key, e.token}
+	if e.expiry != 0 {
+		id.token = fmt.Sprint(e.expiry)
+	}
+	return id, id.token != "" || verbTable[e.verb].once
 }
 
 // outgoing takes what the network has accepted from the client.
@@ -67,7 +73,7 @@ func (w *wire) leaving(p *memd.Packet, document bool) {
 		s.same.key = documentKey(s.same.key)
 	}
 	s.cas = p.CAS != 0
-	if document && p.Opcode != memd.OpIncrement {
+	if document {
 		s.same.token = sentToken(p)
 	}
 	w.tap.mu.Lock()
@@ -121,6 +127,9 @@ func (w *world) checkTraffic() {
 				w.report.Reached[string(afterItsCall)]++
 			}
 		}
+		if phase := e.endPhase(len(of[id]) > 0, open); phase != "" {
+			w.report.Reached[phase]++
+		}
 		switch {
 		case e.outcome == failed && open:
 			bad("P4", "it claims that it was not applied, but a request of it has no answer")
@@ -128,6 +137,37 @@ func (w *world) checkTraffic() {
 			bad("P4", "it is in doubt, but no request of it has left")
 		}
 	}
+}
+
+// The phases of a call in which it is ended from outside: a large set of seeds has to come to each of them.
+const (
+	closedUnsent     = "ended by Close before it was sent"
+	closedInFlight   = "ended by Close in flight"
+	closedParked     = "ended by Close while it waited for its retry"
+	canceledUnsent   = "canceled before it was sent"
+	canceledInFlight = "canceled in flight"
+	canceledParked   = "canceled while it waited for its retry"
+)
+
+// endPhase is the phase in which Close or its context has ended a call; "" for other calls. Sent says whether a
+// request of it has left, open whether one has no answer.
+func (e *entry) endPhase(sent, open bool) string {
+	pick := func(unsent, inFlight, parked string) string {
+		switch {
+		case !sent:
+			return unsent
+		case open:
+			return inFlight
+		}
+		return parked
+	}
+	switch {
+	case errors.Is(e.err, retry.ErrClosed):
+		return pick(closedUnsent, closedInFlight, closedParked)
+	case errors.Is(e.err, context.Canceled):
+		return pick(canceledUnsent, canceledInFlight, canceledParked)
+	}
+	return ""
 }
 
 // checkInFlight judges how many calls waited for an answer on one connection at one time: no more than the limit (P12).

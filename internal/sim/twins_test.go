@@ -65,6 +65,9 @@ var twins = map[string][]string{
 	"a connection that is given up stays":            {"P6"},
 	"any number of calls may wait for a connection":  {"P12"},
 	"a node that lags behind is believed":            {"P8"},
+	"a refused id is taken again":                    {"P8"},
+	"a change by a path may go twice":                {"P2"},
+	"a lock may be taken twice":                      {"P2", "P4"},
 	"a warning is logged as an error":                {"P16"},
 	"the client panics behind a callback":            {"P16"},
 }
@@ -97,6 +100,18 @@ var edits = []edit{
 	{
 		"internal/dispatch/answers.go", "if !ok || !r.view.ids.Stale(uid, pathOf(c)) {",
 		`if !ok || !r.view.ids.Stale(uid, pathOf(c)) || broken == "a node that lags behind is believed" {`,
+	},
+	{
+		"internal/dispatch/lookup.go", "l.r.view.ids.Refused(l.path, e) {",
+		`l.r.view.ids.Refused(l.path, e) && broken != "a refused id is taken again" {`,
+	},
+	{
+		"internal/call/spec.go", `{Name: "mutate-in", Traits: write | Durable | PreservesExpiry,`,
+		`{Name: "mutate-in", Traits: func() Traits { if broken == "a change by a path may go twice" { return write | Durable | PreservesExpiry | Idempotent }; return write | Durable | PreservesExpiry }(),`,
+	},
+	{
+		"internal/call/spec.go", `{Name: "get-and-lock", Traits: write,`,
+		`{Name: "get-and-lock", Traits: func() Traits { if broken == "a lock may be taken twice" { return write | Idempotent }; return write }(),`,
 	},
 	{
 		"internal/observe/log.go", "	l.write(ctx, slog.LevelWarn, msg, attrs)",

@@ -102,7 +102,7 @@ func (w *world) replaced(g *givenUp) (from time.Time, ok bool) {
 func (w *world) awaited(s *sent) bool {
 	at, answered := s.at.Sub(w.began), s.answered.Sub(w.began)
 	for _, e := range w.ledger {
-		if opcodes[e.verb] == s.same.op && e.key == s.same.key && e.began <= at && e.ended >= answered {
+		if e.verb.op() == s.same.op && e.key == s.same.key && e.began <= at && e.ended >= answered {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -38,14 +39,27 @@ func (w *world) long(token string) []byte {
 	return value
 }
 
+// quote is before and behind the token of a value that is JSON, and of what changes one by a path.
+const quote = '"'
+
 // tokenOf is the token of a value.
 func tokenOf(value []byte) string {
+	if parts := bytes.SplitN(value, []byte{quote}, 3); len(parts) == 3 {
+		return string(parts[1])
+	}
 	token, _, _ := bytes.Cut(value, []byte{bodyEnd})
 	return string(token)
 }
 
-// sentToken is the token of a request's value, as it is on the wire.
+// sentToken is what tells a request from others with its key, as it is on the wire: its value's token, or its expiry.
 func sentToken(p *memd.Packet) string {
+	switch p.Opcode {
+	case memd.OpTouch, memd.OpGAT:
+		return fmt.Sprint(binary.BigEndian.Uint32(p.Extras)) // what the client makes is whole
+	case memd.OpSubdocMultiLookup:
+		return ""
+	default: // it may have a value
+	}
 	value, err := call.Inflate(p.Value, p.Datatype, 0)
 	if err != nil {
 		return ""
@@ -55,7 +69,11 @@ func sentToken(p *memd.Packet) string {
 
 // took notes what a call has read.
 func (e *entry) took(w *world, value []byte, cas uint64) {
-	e.got, e.cas = tokenOf(value), cas
+	if e.cas = cas; e.private {
+		e.got = string(value)
+		return
+	}
+	e.got = tokenOf(value)
 	if e.shared && len(value) > 0 && !bytes.Equal(value, w.body(e.got)) {
 		w.report.violate("P5", "%s: it has read %q, which is not what was written", e, value)
 	}

@@ -80,7 +80,7 @@ func (w *world) checkUnused() {
 	for _, u := range w.unused {
 		answered := u.by.answered.Sub(w.began)
 		for _, e := range w.ledger {
-			if opcodes[e.verb] == u.by.same.op && e.key == u.by.same.key && e.began <= u.by.at.Sub(w.began) &&
+			if e.verb.op() == u.by.same.op && e.key == u.by.same.key && e.began <= u.by.at.Sub(w.began) &&
 				e.ended > answered {
 				w.report.violate("P8", "%v after the beginning an answer had brought the map %d:%d, and %d:%d stayed "+
 					"in use: %s", u.at, u.brought.Epoch, u.brought.Rev, u.inUse.Epoch, u.inUse.Rev, e)

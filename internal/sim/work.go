@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,19 @@ import (
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
+
+// startWork starts the workers.
+func (w *world) startWork(workers *sync.WaitGroup) {
+	for i := range w.workers {
+		workers.Go(func() { w.work(i) })
+	}
+	if !w.visits() {
+		return
+	}
+	for i := range visitors {
+		workers.Go(func() { w.visit(i) })
+	}
+}
 
 // work is one worker: it makes its share of the calls, one after the other or in bursts.
 func (w *world) work(id int) {
@@ -147,7 +161,7 @@ func (w *world) call(e *entry, r *source) {
 		e.cancelAt += e.began
 	}
 	durable := memd.DurabilityNone
-	if w.replicas > 0 && r.below(25) == 0 {
+	if w.replicas > 0 && r.below(25) == 0 && verbTable[e.verb].durable {
 		durable = memd.DurabilityMajority
 		e.durable = true
 	}
@@ -160,8 +174,8 @@ func (w *world) call(e *entry, r *source) {
 // send makes the request that the entry describes.
 func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.DurabilityLevel, form int) {
 	key, value := []byte(e.key), w.body(e.token)
-	if e.verb == appendTo {
-		value = []byte(e.token)
+	if e.value != "" || e.verb == appendTo {
+		value = []byte(cmp.Or(e.value, e.token))
 	}
 	switch e.verb {
 	case read:
@@ -183,7 +197,7 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 			func(c kv.CounterResult) retry.Info { return c.RetryInfo() })
 	case appendTo:
 		one(w, ctx, e, kv.Append{Common: in, Key: key, Value: value}, form, mutated)
-		if e.outcome == absent { // the first of its document
+		if e.outcome == absent && !e.private { // the first of its document
 			again := &entry{
 				worker: e.worker, number: e.number, verb: insert, key: e.key, token: "first-" + e.token,
 				limit: e.limit, polite: true, calm: e.calm,
@@ -194,7 +208,8 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 			w.enter(again)
 			one(w, context.Background(), again, kv.Insert{Common: in, Key: key, Value: []byte(again.token)}, 0, mutated)
 		}
-	case verbs:
+	default:
+		w.sendMore(ctx, e, in, durable, form)
 	}
 }
 
@@ -289,6 +304,9 @@ func (w *world) calmDown() {
 			}
 		})
 	}
+	if w.visits() {
+		wg.Go(func() { w.calmVisits() })
+	}
 	wg.Wait()
 }
 
@@ -337,15 +355,18 @@ func (w *world) finalReads() {
 	w.readLogs(r)
 }
 
-// readLogs reads the documents that were only appended to.
+// readLogs reads the documents that calls have only added parts to.
 func (w *world) readLogs(r *source) {
 	w.logs = map[string]string{}
 	for _, old := range slices.Clone(w.ledger) {
-		if _, again := w.logs[old.key]; old.verb != appendTo || again {
+		if _, again := w.logs[old.key]; !old.verb.extends() || again {
 			continue
 		}
 		sleep(context.Background(), r.between(time.Microsecond, time.Millisecond))
-		e := &entry{worker: -1, verb: read, key: old.key, limit: 10 * time.Second, polite: true, calm: true}
+		e := &entry{
+			worker: -1, verb: read, key: old.key, limit: 10 * time.Second, polite: true, calm: true,
+			private: old.private,
+		}
 		w.enter(e)
 		w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)
 		w.logs[e.key] = e.got

@@ -39,6 +39,7 @@ type world struct {
 
 	mu       sync.Mutex
 	balance  *balance
+	meters   *meters
 	password string
 	ledger   []*entry
 	calls    int
@@ -140,8 +141,9 @@ func (w *world) start() error {
 				401,
 		}
 	}
-	w.balance = newBalance(w)
-	cfg.Observe.TracerProvider, cfg.Observe.Hook = w.balance, w.balance
+	w.balance, w.meters = newBalance(w), newMeters(w)
+	cfg.Observe.TracerProvider, cfg.Observe.Hook, cfg.Observe.MeterProvider = w.balance, w.balance, w.meters
+	cfg.Observe.Conventions = core.ConventionsStable
 	w.plant()
 	w.c, err = core.Open(context.Background(), cfg)
 	if err != nil {
@@ -312,9 +314,7 @@ func (w *world) run(*testing.T) {
 	if w.scans {
 		faults.Go(func() { w.scan(ctx) })
 	}
-	for i := range w.workers {
-		workers.Go(func() { w.work(i) })
-	}
+	w.startWork(&workers)
 	workers.Wait()
 	if w.calm {
 		stop()
@@ -351,6 +351,9 @@ func (w *world) run(*testing.T) {
 func (w *world) end() {
 	var inFlight sync.WaitGroup
 	if !w.calm {
+		if w.private { // some of them wait for their retry when the client is closed
+			w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Status(memd.StatusTmpFail))
+		}
 		for i := range 20 {
 			inFlight.Go(func() { w.last(i) })
 		}
@@ -478,8 +481,8 @@ func (p *plan) String() string {
 	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, "+
 		"whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, "+
 		"scans %t, drives %t, faults %d, breaker %t, tls %t, packs %t, active %t, names %t, "+
-		"single %t, unready %d, connections %d",
+		"single %t, unready %d, connections %d, private %t",
 		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush,
 		p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.scans, p.drives, p.faults, p.breaker,
-		p.tls, p.packs, p.active, p.names, p.single, p.unready, p.connections)
+		p.tls, p.packs, p.active, p.names, p.single, p.unready, p.connections, p.private)
 }

@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+)
+
+// Each kind of error that an operation on a document can have is returned at least once in a large set of seeds. What
+// no fault and no document of the simulation leads to, a node answers without a cause: it refuses requests with every
+// status that the client knows as a refusal.
+
+// anyRefusal is the name of that fault.
+const anyRefusal = "26 refused for any reason"
+
+// These are before what calls have come to.
+const (
+	errorPrefix = "error: "
+	donePrefix  = "done: "
+)
+
+// saysOfDocument are kinds that would be a lie about a document when they come without a cause.
+var saysOfDocument = []*cberr.Kind{cberr.DocumentNotFound, cberr.DocumentExists, cberr.CASMismatch}
+
+// knownRefusals are the statuses with which a node refuses whatever it is asked for, by what they mean.
+func knownRefusals() (sts [][]memd.Status) {
+	place := map[*cberr.Kind]int{}
+	for st := memd.StatusSuccess + 1; st < statusRetried; st++ {
+		d := call.Classify(memd.OpGet, st, false)
+		if d.Class != call.ClassFail || !d.NotApplied || d.Kind == cberr.Couchbase ||
+			slices.Contains(saysOfDocument, d.Kind) {
+			continue
+		}
+		i, known := place[d.Kind]
+		if !known {
+			i = len(sts)
+			place[d.Kind], sts = i, append(sts, nil)
+		}
+		sts[i] = append(sts[i], st)
+	}
+	return sts
+}
+
+// orRefusals is f, or most times a node that refuses some requests, each for another reason.
+func orRefusals(f fault) fault {
+	other := f.begin
+	f.begin = func(w *world, r *source, addr string) (end func() int) {
+		if w.leavesOut(anyRefusal) || w.d.below(4, text("refused"), uint64(time.Now().UnixNano())) == 0 {
+			return other(w, r, addr)
+		}
+		all := knownRefusals()
+		var ins []*mock.Injection
+		for range 25 {
+			sts := all[r.below(len(all))]
+			m := mock.Match{Nodes: w.nodesAt(addr), Opcodes: documentOps(), Times: 1}
+			ins = append(ins, w.m.Inject(m, mock.Status(sts[r.below(len(sts))])))
+		}
+		return func() int {
+			for _, in := range ins {
+				in.Remove()
+				w.fired(anyRefusal, in.Fired())
+			}
+			return 0
+		}
+	}
+	return f
+}
+
+// withoutStatus are kinds of errors that calls have because of what no node has answered.
+var withoutStatus = []*cberr.Kind{
+	cberr.AmbiguousTimeout, cberr.UnambiguousTimeout, cberr.RequestCanceled, cberr.BucketAccess, cberr.TLSFailure,
+	cberr.CircuitBreakerOpen, cberr.DecodingFailure, cberr.FeatureNotAvailable,
+}
+
+// unreturned are kinds of a status that no call of the simulation ends with, and why.
+var unreturned = map[*cberr.Kind]string{
+	cberr.RateLimited: "the nodes' error maps have it sent again",
+}
+
+// errorKinds are the kinds of errors that a large set of seeds must have returned: those of every status, for each of
+// the operations, and those without one.
+func errorKinds() (names []string) {
+	add := func(k *cberr.Kind) {
+		if k != nil && unreturned[k] == "" && !slices.Contains(names, errorPrefix+k.Name()) {
+			names = append(names, errorPrefix+k.Name())
+		}
+	}
+	for v := range verbs {
+		for st := memd.StatusSuccess + 1; st < statusRetried; st++ {
+			add(call.Classify(v.op(), st, true).Kind)
+			add(call.Classify(v.op(), st, false).Kind)
+		}
+	}
+	for _, k := range withoutStatus {
+		add(k)
+	}
+	return names
+}
