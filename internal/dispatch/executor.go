@@ -11,7 +11,7 @@ import (
 )
 
 // executor runs callbacks on goroutines of the client. There is always one that is not inside user code, so a callback
-// that blocks delays no other. A worker ends when there is nothing to do.
+// that blocks delays no other, and more where many callbacks wait. A worker ends when there is nothing to do.
 type executor struct {
 	log observe.Log
 
@@ -25,7 +25,7 @@ type executor struct {
 func (e *executor) run(f func()) {
 	e.mu.Lock()
 	e.queue = append(e.queue, f)
-	start := e.free == 0
+	start := e.short()
 	if start {
 		e.free++
 		e.active++
@@ -35,6 +35,13 @@ func (e *executor) run(f func()) {
 		go e.worker()
 	}
 }
+
+// share is how many callbacks wait for one worker: with more there is another one. A worker gets as much of the
+// processors as any other goroutine, so that a single one comes to few callbacks where thousands want them.
+const share = 32
+
+// short reports whether one more worker is wanted. The lock is held.
+func (e *executor) short() bool { return len(e.queue) > share*e.free }
 
 func (e *executor) worker() {
 	over := false
@@ -62,7 +69,7 @@ func (e *executor) worker() {
 		e.queue[0] = nil
 		e.queue = e.queue[1:]
 		e.free--
-		relief := e.free == 0 && len(e.queue) > 0
+		relief := e.short()
 		if relief {
 			e.free++
 			e.active++
