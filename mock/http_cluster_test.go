@@ -20,11 +20,14 @@ func (m *manager) post(path, form string, status int) string {
 }
 
 // memberships are the nodes of the pool: what the cluster thinks of each, by name.
-func (m *manager) memberships() map[string]string {
+func (m *manager) memberships() map[string]string { return m.ofNodes("clusterMembership") }
+
+// ofNodes is a member of each node.
+func (m *manager) ofNodes(member string) map[string]string {
 	out := map[string]string{}
 	for _, n := range m.object("/pools/default")["nodes"].([]any) {
 		node := n.(map[string]any)
-		out[node["otpNode"].(string)] = node["clusterMembership"].(string)
+		out[node["otpNode"].(string)] = node[member].(string)
 	}
 	return out
 }
@@ -60,6 +63,28 @@ func TestSettingsAreReadBack(t *testing.T) {
 	m.post("/controller/setAutoCompaction", "databaseFragmentationThreshold[percentage]=44", 200)
 	compaction := m.object("/settings/autoCompaction")["autoCompactionSettings"].(map[string]any)
 	require.EqualValues(t, 44, compaction["databaseFragmentationThreshold"].(map[string]any)["percentage"])
+	for _, row := range []struct{ path, body, want, wrong string }{
+		{
+			"/settings/appTelemetry", `{"maxScrapeClientsPerNode":5}`, `"maxScrapeClientsPerNode":5`,
+			`{"enabled":"x"}`,
+		},
+		{"/settings/ldap", `{"hosts":["a","b"],"port":3389,"userDNMapping":{"template":"x"}}`, `"hosts":["a","b"]`, `{`},
+		{"/settings/metrics", `{"retentionSize":7}`, `"retentionSize":7`, `{"retentionSize":"x"}`},
+		{
+			"/settings/resourceManagement", `{"diskUsage":{"enabled":true},"bucket":{"residentRatio":{"magmaMinimum":0.3}}}`,
+			`"diskUsage":{"enabled":true,"maximum":96}`, `{"diskUsage":{"enabled":true,"minimum":1}}`,
+		},
+	} {
+		status, body := m.ask("POST", row.path, "application/json", row.body)
+		require.Equal(t, 200, status, body)
+		_, body = m.ask("GET", row.path, "", "")
+		require.Contains(t, body, row.want)
+		status, body = m.ask("POST", row.path, "application/json", row.wrong)
+		require.Equal(t, 400, status, body)
+	}
+	m.post("/settings/resourceManagement", "diskUsage/maximum=90", 200)
+	requireMembers(t, map[string]any{"enabled": true, "maximum": 90},
+		m.object("/settings/resourceManagement")["diskUsage"].(map[string]any))
 	for _, row := range []struct{ path, form, want string }{
 		{
 			"/settings/querySettings", "queryTimeout=x&queryScanCap=1",
@@ -166,6 +191,9 @@ func TestTopologyOverHTTP(t *testing.T) {
 		"recovery type must be either 'delta' or 'full'")
 	m.post("/controller/setRecoveryType", "otpNode="+n2+"&recoveryType=delta", 200)
 	require.Equal(t, "inactiveAdded", m.memberships()[n2])
+	require.Equal(t, "delta", m.ofNodes("recoveryType")[n2])
+	m.post("/controller/setRecoveryType", "otpNode="+n2+"&recoveryType=full", 200)
+	require.Equal(t, "full", m.ofNodes("recoveryType")[n2])
 	m.post("/controller/reFailOver", "otpNode="+n2, 200)
 	m.post("/controller/reAddNode", "otpNode="+n2, 200)
 	m.post("/controller/rebalance", "knownNodes="+all, 200)

@@ -160,15 +160,13 @@ func (m manager) Eject(node int) error {
 	})
 }
 
-func (m manager) Recover(node int, on bool) error {
+func (m manager) Recover(node int, how string) error {
 	return m.c.change(func() error {
 		n := m.c.nodes[node]
 		if !n.failed {
 			return fmt.Errorf("node %d was not failed over", node)
 		}
-		if n.recovery = ""; on {
-			n.recovery = "full"
-		}
+		n.recovery = how
 		return nil
 	})
 }

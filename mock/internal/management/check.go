@@ -51,6 +51,20 @@ func isInt(low, high int64) check {
 
 var anyInt = isInt(math.MinInt64, math.MaxInt64)
 
+// isNumber is a number from 0 to a limit.
+func isNumber(high float64) check {
+	return func(text string) (any, string) {
+		n, err := strconv.ParseFloat(text, 64)
+		switch {
+		case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
+			return nil, "The value must be a number"
+		case n < 0 || n > high:
+			return nil, fmt.Sprintf("The value must be in range from 0 to %v (inclusive)", high)
+		}
+		return n, ""
+	}
+}
+
 // oneOf is one of a list of texts.
 func oneOf(texts ...string) check {
 	return func(text string) (any, string) {

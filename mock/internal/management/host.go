@@ -53,8 +53,9 @@ type Host interface {
 	Rebalance(leaving []int) error
 	// Eject removes a node that is not active.
 	Eject(node int) error
-	// Recover lets a node that was failed over join again at the next rebalance, or ends that.
-	Recover(node int, on bool) error
+	// Recover lets a node that was failed over join again at the next rebalance, in one way, "full" or "delta". Without
+	// one it ends that.
+	Recover(node int, how string) error
 	// SetGroup puts a node into a server group.
 	SetGroup(node int, group string)
 	// SetExternal sets the address at which a node is known outside of its network; nil for none.

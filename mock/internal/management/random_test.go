@@ -111,7 +111,7 @@ func (*fakeHost) AddNode([]string, string) (int, error)   { return 2, nil }
 func (*fakeHost) Failover([]int, bool) error              { return nil }
 func (*fakeHost) Rebalance([]int) error                   { return nil }
 func (*fakeHost) Eject(int) error                         { return nil }
-func (*fakeHost) Recover(int, bool) error                 { return nil }
+func (*fakeHost) Recover(int, string) error               { return nil }
 func (*fakeHost) SetGroup(int, string)                    {}
 func (*fakeHost) SetExternal(int, *External)              {}
 func (*fakeHost) Documents(Place) []string                { return []string{"k"} }

@@ -1,8 +1,13 @@
 package management
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +22,9 @@ type page struct {
 	// loose takes settings that are in no row, as texts, numbers or truth values.
 	loose bool
 	json  bool // a POST has a JSON object
+	// formOrJSON says that a POST may have a JSON object instead of a form (menelaus_web_settings2.erl). A name with
+	// dots is a path through objects, which a form writes with slashes.
+	formOrJSON bool
 }
 
 // setting is one of a page. Without a check it can be read only.
@@ -53,17 +61,47 @@ func pageRoutes() []route {
 func (x *call) readPage(path string) object {
 	v, out := x.version(), x.s.page(path)
 	maps.DeleteFunc(out, func(name string, _ any) bool { return !v.has(name) })
+	for name, value := range maps.Clone(out) {
+		if strings.Contains(name, ".") {
+			delete(out, name)
+			plant(out, strings.Split(name, "."), value)
+		}
+	}
 	return out
+}
+
+// plant puts a value where a path of names leads.
+func plant(o object, path []string, v any) {
+	if len(path) == 1 {
+		o[path[0]] = v
+		return
+	}
+	inside, ok := o[path[0]].(object)
+	if !ok {
+		inside = object{}
+		o[path[0]] = inside
+	}
+	plant(inside, path[1:], v)
 }
 
 // writePage changes settings: all of the form, or none when one is wrong.
 func (x *call) writePage(p *page) {
 	values, errs := object{}, fields{}
-	if p.json {
+	switch {
+	case p.json:
 		if !x.body(&values) {
 			return
 		}
-	} else {
+	case p.formOrJSON && strings.HasPrefix(x.r.Header.Get("Content-Type"), jsonKind):
+		given := object{}
+		d := json.NewDecoder(bytes.NewReader(x.payload))
+		d.UseNumber()
+		if len(x.payload) > 0 && d.Decode(&given) != nil {
+			x.text(http.StatusBadRequest, "Invalid JSON")
+			return
+		}
+		p.parseJSON(x.version(), "", given, values, errs)
+	default:
 		values, errs = p.parse(x)
 	}
 	switch {
@@ -97,6 +135,9 @@ func (p *page) parse(x *call) (object, fields) {
 	}
 	for name := range x.form {
 		text := x.form.Get(name)
+		if p.formOrJSON {
+			name = strings.ReplaceAll(name, "/", ".")
+		}
 		check := p.check(name)
 		if check == nil || !version.has(name) {
 			errs[name] = unsupportedKey
@@ -110,6 +151,50 @@ func (p *page) parse(x *call) (object, fields) {
 		put(values, name, v)
 	}
 	return values, errs
+}
+
+// parseJSON checks the members of a JSON object, which stands where the path before leads to.
+func (p *page) parseJSON(version Version, before string, given, values object, errs fields) {
+	for name, v := range given {
+		name = before + name
+		inside, nested := v.(object)
+		check := p.check(name)
+		switch {
+		case nested && p.hasBelow(name):
+			p.parseJSON(version, name+".", inside, values, errs)
+		case check == nil || !version.has(name):
+			errs[name] = unsupportedKey
+		default:
+			value, wrong := checkJSON(check, v)
+			if values[name] = value; wrong != "" {
+				errs[name] = wrong
+			}
+		}
+	}
+}
+
+// hasBelow reports whether settings have a path that begins so.
+func (p *page) hasBelow(name string) bool {
+	return slices.ContainsFunc(p.settings, func(s setting) bool { return strings.HasPrefix(s.name, name+".") })
+}
+
+// checkJSON checks a value of a JSON object as the field of a form that says the same. Objects are kept as they are.
+func checkJSON(check check, v any) (any, string) {
+	switch v := v.(type) {
+	case bool:
+		return check(strconv.FormatBool(v))
+	case string:
+		return check(v)
+	case json.Number:
+		return check(v.String())
+	case []any:
+		var texts []string
+		for _, element := range v {
+			texts = append(texts, fmt.Sprint(element))
+		}
+		return check(strings.Join(texts, ","))
+	}
+	return v, ""
 }
 
 // check is how a setting is read from a form, nil for one that cannot be written.

@@ -145,8 +145,21 @@ var pages = []page{
 		settings: []setting{{"minReplicasCount", 0, isInt(0, 3)}},
 	},
 	{
-		path: "/settings/resourceManagement", read: readAdmin, write: writeAdmin, answers: true, loose: true,
-		settings: []setting{{"bucket", object{}, nil}, {"index", object{}, nil}, {"cores", object{}, nil}},
+		path: "/settings/resourceManagement", read: readAdmin, write: writeAdmin, answers: true, formOrJSON: true,
+		settings: []setting{
+			{"bucket.residentRatio.enabled", false, isBool},
+			{"bucket.residentRatio.couchstoreMinimum", 1, isNumber(100)},
+			{"bucket.residentRatio.magmaMinimum", 0.2, isNumber(100)},
+			{"bucket.dataSizePerNode.enabled", false, isBool},
+			{"bucket.dataSizePerNode.couchstoreMaximum", 2, isNumber(math.Inf(1))},
+			{"bucket.dataSizePerNode.magmaMaximum", 16, isNumber(math.Inf(1))},
+			{"bucket.collectionsPerQuota.enabled", false, isBool},
+			{"bucket.collectionsPerQuota.maximum", 1, isNumber(math.Inf(1))},
+			{"diskUsage.enabled", false, isBool},
+			{"diskUsage.maximum", 96, isNumber(100)},
+			{"coresPerBucket.enabled", false, isBool},
+			{"coresPerBucket.minimum", 0.4, isNumber(math.Inf(1))},
+		},
 	},
 	{
 		path: "/settings/alerts", read: readSettings, write: writeSettings, loose: true,
@@ -247,7 +260,7 @@ var pages = []page{
 		settings: []setting{{"state", "disable", isText}, {"prefixes", []any{}, nil}},
 	},
 	{
-		path: "/settings/ldap", read: readSecurity, write: writeSecurity, answers: true, loose: true,
+		path: "/settings/ldap", read: readSecurity, write: writeSecurity, answers: true, loose: true, formOrJSON: true,
 		settings: []setting{
 			{"authenticationEnabled", false, isBool},
 			{"authorizationEnabled", false, isBool},
@@ -284,7 +297,7 @@ var pages = []page{
 	},
 	{
 		path: "/settings/appTelemetry", read: "cluster.settings.metrics!read", write: "cluster.settings.metrics!write",
-		answers: true,
+		answers: true, formOrJSON: true,
 		settings: []setting{
 			{"enabled", false, isBool},
 			{"scrapeIntervalSeconds", 60, isInt(60, 600)},
@@ -293,7 +306,7 @@ var pages = []page{
 	},
 	{
 		path: "/settings/metrics", read: "cluster.settings.metrics!read", write: "cluster.settings.metrics!write",
-		answers: true, loose: true,
+		answers: true, loose: true, formOrJSON: true,
 		settings: []setting{
 			{"retentionSize", 1024, wide},
 			{"retentionTime", 365, wide},

@@ -204,7 +204,7 @@ func (x *call) recover(kind string) {
 		x.json(http.StatusBadRequest, errs)
 		return
 	}
-	if err := x.s.host.Recover(n.Index, true); err != nil {
+	if err := x.s.host.Recover(n.Index, kind); err != nil {
 		x.json(http.StatusBadRequest, fields{"otpNode": badNode})
 		return
 	}
@@ -214,7 +214,7 @@ func (x *call) recover(kind string) {
 // reFailOver ends a recovery.
 func (x *call) reFailOver() {
 	n := x.cluster().node(x.form.Get("otpNode"))
-	if n == nil || n.Recovery == "" || x.s.host.Recover(n.Index, false) != nil {
+	if n == nil || n.Recovery == "" || x.s.host.Recover(n.Index, "") != nil {
 		x.answer(http.StatusBadRequest, jsonKind, nil)
 		return
 	}
