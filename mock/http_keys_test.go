@@ -302,6 +302,8 @@ func TestAnalyticsMetadataAsSDKsListIt(t *testing.T) {
 	const elsewhere = " d WHERE d.DataverseName <> \"Metadata\""
 	requireEach(t, "dataset", ask("SELECT d.* FROM Metadata.`Dataset`"+elsewhere+" AND d.DatasetType = \"INTERNAL\""))
 	requireEach(t, "analytics index", ask("SELECT d.* FROM Metadata.`Index`"+elsewhere))
+	require.JSONEq(t, `[{"n":"ds"}]`, ask("SELECT `Dataset`.DatasetName AS n FROM Metadata.`Dataset`"))
+	require.Contains(t, ask("SELECT * FROM Metadata.`Dataverse`"), `{"Dataverse":{`)
 }
 
 // Links are kept without their secrets, and refused in the analytics service's words.

@@ -236,20 +236,19 @@ func (d *datasets) Keyspace(parts []string) (sqlpp.Keyspace, *sqlpp.Error) {
 	return d.queryStore.Keyspace(strings.Split(found.source, "."))
 }
 
-// System has the keyspaces of Metadata, under the names that metadataRows gives them.
+// System has the keyspaces of Metadata beside the system's, none of which has such a name.
 func (d *datasets) System(name string) ([]map[string]any, bool) {
-	what, ok := strings.CutPrefix(strings.ToLower(name), metadataPrefix)
-	if !ok {
-		return d.queryStore.System(name)
+	switch what := strings.ToLower(name); what {
+	case "dataset", "dataverse", "index", "link":
+		return d.s.metadataRows(what), true
 	}
-	return d.s.metadataRows(what), true
+	return d.queryStore.System(name)
 }
 
-const metadataPrefix = "analytics_"
-
-// withMetadata lets a statement find the keyspaces of Metadata among the system's.
+// withMetadata lets a statement find the keyspaces of Metadata among the system's, under their names, which are those
+// of the rows too.
 func withMetadata(statement string) string {
-	return metadata.ReplaceAllString(statement, "system:"+metadataPrefix+"$1$2")
+	return metadata.ReplaceAllString(statement, "system:`$1`$2")
 }
 
 // metadataRows are what Metadata says about dataverses, datasets, indexes and links.

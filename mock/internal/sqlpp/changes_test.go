@@ -24,8 +24,8 @@ func TestChanges(t *testing.T) {
 			`["copy-a","copy-b"]`, "copy-b", `{"from":"b"}`, 2,
 		},
 		{
-			`UPDATE b AS d SET d.n = d.n + 1, o.y.z = "new", l[0] = 9 UNSET d.s, t WHERE d.n = 1 RETURNING d.n, META(d).id`,
-			`[{"n":2,"id":"a"}]`, "a", `{"n":2,"l":[9,2],"o":{"x":1,"y":{"z":"new"}},"nul":null}`, 1,
+			`UPDATE b AS d SET d.n = d.n + 1, o.y.z = 1, nul.a = 1, o.w = 2, l[0] = 9 UNSET d.s, t WHERE d.n = 1 RETURNING d.n, META(d).id`,
+			`[{"n":2,"id":"a"}]`, "a", `{"n":2,"l":[9,2],"o":{"x":1,"w":2},"nul":null}`, 1,
 		},
 		{`UPDATE b USE KEYS ["a", "nope"] SET n = 5 RETURNING RAW n`, `[5]`, "c", `{"t":"z","n":3,"s":"three","l":[]}`, 1},
 		{

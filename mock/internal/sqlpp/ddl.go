@@ -87,7 +87,9 @@ func (r *run) defineKeyspace(d *ddl) {
 	want := 2
 	if d.what == "COLLECTION" {
 		want = 3
-		parts = r.parts(d.path)
+		if parts = r.parts(d.path); len(parts) == 1 && d.verb == "FLUSH" {
+			parts = []string{parts[0], "_default", "_default"}
+		}
 	} else if len(parts) == 1 && len(r.Context) == 2 {
 		parts = []string{r.Context[0], parts[0]}
 	}

@@ -281,8 +281,8 @@ func (m *mutator) steps(e *expr, s *scope) []any {
 	return out
 }
 
-// set is a copy of a value in which a path leads to x, or to nothing when that is MISSING. Objects on the way are made;
-// a path through any other value changes nothing.
+// set is a copy of a value in which a path leads to x, or to nothing when that is MISSING. A path through anything but
+// objects and arrays that are there changes nothing (nav_field.go: MISSING and NULL have no fields to set).
 func (m *mutator) set(v any, steps []any, x any) any {
 	if len(steps) == 0 {
 		return x
@@ -290,16 +290,14 @@ func (m *mutator) set(v any, steps []any, x any) any {
 	switch step := steps[0].(type) {
 	case string:
 		o, ok := v.(map[string]any)
-		if !ok {
-			if !unknown(v) || len(steps) == 1 && isMissing(x) {
-				return v
-			}
-			o = map[string]any{}
-		}
-		if !m.allocate(32 * len(o)) {
+		if !ok || !m.allocate(32*len(o)) {
 			return v
 		}
-		next := m.set(field(o, step), steps[1:], x)
+		old := field(o, step)
+		next := m.set(old, steps[1:], x)
+		if isMissing(old) && isMissing(next) {
+			return v
+		}
 		o = maps.Clone(o)
 		if isMissing(next) {
 			delete(o, step)

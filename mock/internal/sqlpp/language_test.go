@@ -219,4 +219,10 @@ func TestRefusals(t *testing.T) {
 			require.Contains(t, res.Errors[0].Message, "Cluster.ScriptQuery(", statement)
 		}
 	}
+	for statement, name := range map[string]string{
+		"ALTER INDEX b.i WITH {}": "ALTER INDEX", "EXECUTE FUNCTION f()": "EXECUTE FUNCTION",
+	} {
+		res := sqlpp.Run(statement, library().options())
+		require.Contains(t, res.Errors[0].Message, "The mock does not support "+name+".", statement)
+	}
 }

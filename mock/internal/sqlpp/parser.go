@@ -209,8 +209,8 @@ func parse(text string) (*statement, *Error) {
 
 // refused are statements that the interpreter does not know, by their first word.
 var refused = []string{
-	"ADVISE", "ALTER", "ANALYZE", "CALL", "DEFINE", "EXECUTE", "GRANT", "INFER", "LOAD", "MERGE", "PREPARE", "REVOKE",
-	"UPDATE STATISTICS", "USE", "WITH RECURSIVE",
+	"ADVISE", "ALTER INDEX", "ALTER", "ANALYZE", "CALL", "DEFINE", "EXECUTE FUNCTION", "EXECUTE", "GRANT", "INFER",
+	"LOAD", "MERGE", "PREPARE", "REVOKE", "UPDATE STATISTICS", "USE", "WITH RECURSIVE",
 }
 
 func (p *parser) statement() *statement {
