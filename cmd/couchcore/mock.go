@@ -32,7 +32,7 @@ type mockCmd struct {
 	ServerVersion    []string `placeholder:"VERSION" help:"The server version that nodes are of, as 7.6 or 7.6.2: one for all, or one for each (default: 8.0)."`
 	TLS              bool     `name:"tls" help:"Offer TLS ports too (default: no)."`
 	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, obey control commands, and end when that connection ends."`
-	DefaultPorts     bool     `help:"Give the first node the ports that a server has: 8091 to 8095, 11210, and with --tls 18091 to 18095, 11207; other nodes take free ones (default: no)."`
+	DefaultPorts     bool     `help:"Give the first node the ports that a server has: 8091 to 8096, 11210, and with --tls 18091 to 18096, 11207; other nodes take free ones (default: no)."`
 	CouchbaseMock    bool     `name:"couchbasemock" help:"As the first flag: take the rest of the line as CouchbaseMock's command line, --buckets name:password:type and so on (default: no)."`
 	Gocaves          bool     `name:"gocaves" help:"As the first flag: take the rest of the line as gocaves' command line, --control-port=N and so on (default: no)."`
 	Control          string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the control API listens, a loopback address; port 0 takes a free one (default: 127.0.0.1:0)."`

@@ -64,7 +64,8 @@ func TestMockHasAConsole(t *testing.T) {
 
 // With --default-ports the first node is where a client looks that is told no port.
 func TestMockOnTheDefaultPorts(t *testing.T) {
-	for _, port := range []int{8091, 8092, 8093, 8094, 8095, 11210, 18091, 18092, 18093, 18094, 18095, 11207} {
+	ports := []int{8091, 8092, 8093, 8094, 8095, 8096, 11210, 18091, 18092, 18093, 18094, 18095, 18096, 11207}
+	for _, port := range ports {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
 			t.Skipf("port %d is taken: %v", port, err)
@@ -74,6 +75,12 @@ func TestMockOnTheDefaultPorts(t *testing.T) {
 	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "4", "--tls", "--default-ports", "--exit-on-stdin-close")
 	require.Equal(t, "http://127.0.0.1:8091", p.ready["management"].([]any)[0])
 	require.True(t, strings.HasPrefix(p.ready["connection_string"].(string), "couchbase://127.0.0.1:11210,"))
+	require.Contains(t, couchcore("mock", "--help").stdout, "8091 to 8096")
+	for _, port := range ports {
+		nc, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		require.NoError(t, err, "the help names every port that the node takes")
+		require.NoError(t, nc.Close())
+	}
 	require.Zero(t, couchcore("kv", "upsert", "k", "v", "-u", "Administrator", "-p", "password",
 		"-c", "couchbase://127.0.0.1").code)
 	require.Equal(t, "v", couchcore("kv", "get", "k", "-u", "Administrator", "-p", "password",
