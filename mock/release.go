@@ -103,10 +103,12 @@ type profile struct {
 	has     [factCount]bool
 	unknown [256]bool // commands of newer releases
 	errors  *errorMap // guarded by the cluster's mutex
+
+	parameters map[string]bool // of requests to the query service
 }
 
 func newProfile(r release) *profile {
-	p := &profile{release: r, errors: defaultErrorMap(r)}
+	p := &profile{release: r, errors: defaultErrorMap(r), parameters: map[string]bool{}}
 	for _, row := range helloRows {
 		if row.holds(r) {
 			p.hello = p.hello.With(row.what)
@@ -117,6 +119,11 @@ func newProfile(r release) *profile {
 	}
 	for _, row := range commandRows {
 		p.unknown[row.what] = !row.holds(r)
+	}
+	for _, row := range parameterRows {
+		for name := range strings.FieldsSeq(row.what) {
+			p.parameters[name] = row.holds(r)
+		}
 	}
 	return p
 }

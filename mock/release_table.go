@@ -16,6 +16,7 @@ const (
 	v70  release = 7<<32 | 0<<16
 	v71  release = 7<<32 | 1<<16
 	v72  release = 7<<32 | 2<<16
+	v728 release = 7<<32 | 2<<16 | 8
 	v76  release = 7<<32 | 6<<16
 	v762 release = 7<<32 | 6<<16 | 2
 	v764 release = 7<<32 | 6<<16 | 4
@@ -135,6 +136,7 @@ const (
 	factProduct                           // prod and prodName
 	factSequentialScans                   // queries scan a keyspace without an index
 	factErrorReasons                      // errors of queries have a reason
+	factMissingKeyspace                   // the status 424 for a keyspace that does not exist
 	factFunctionStates                    // the rules of eventing functions' states that 8.0 has
 	factCount
 )
@@ -164,7 +166,24 @@ var factRows = []row[fact]{
 	{factProduct, v80, 0},
 	{factSequentialScans, v76, 0},
 	{factErrorReasons, v71, 0},
+	{factMissingKeyspace, v76, 0},
 	{factFunctionStates, v80, 0},
+}
+
+// parameterRows are the parameters of requests to the query service (service_request.go of its source, at the branches
+// of each release). One that is not known is refused with 1065.
+var parameterRows = []row[string]{
+	{"args auto_execute auto_prepare client_context_id compression controls creds encoded_plan", always, 0},
+	{"encoding format max_index_api max_parallelism metrics n1ql_feat_ctrl namespace pipeline_batch", always, 0},
+	{"pipeline_cap prepared pretty profile readonly scan_cap scan_consistency scan_vector", always, 0},
+	{"scan_vectors scan_wait signature statement timeout use_fts", always, 0},
+	{"atrcollection durability_level kvtimeout memory_quota numatrs query_context txdata txid", v70, 0},
+	{"tximplicit txstmtnum txtimeout use_cbo", v70, 0},
+	{"durability_timeout", v70, v71},
+	{"error_limit preserve_expiry", v71, 0},
+	{"loglevel", v728, 0},
+	{"duration_style sort_projection use_replica", v76, 0},
+	{"natural natural_context natural_cred natural_execute natural_orgid natural_output", v80, 0},
 }
 
 // bucketCapability is one of the capabilities that a configuration lists for a bucket.

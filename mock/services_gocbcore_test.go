@@ -70,7 +70,7 @@ func TestGocbcoreQueries(t *testing.T) {
 	var qe *gocbcore.N1QLError
 	require.ErrorAs(t, err, &qe)
 	require.EqualValues(t, 12003, qe.Errors[0].Code)
-	require.Equal(t, 500, qe.HTTPResponseCode)
+	require.Equal(t, 424, qe.HTTPResponseCode)
 
 	s := c.ScriptQuery("FROM cars", mock.Answer{Rows: []string{"1", "2"}})
 	var name string

@@ -42,6 +42,10 @@ func (h host) Running(s Service) (nodes int) {
 
 func (h host) Reasons(node int) bool { return h.c.Node(node).profile.has[factErrorReasons] }
 
+func (h host) Parameter(node int, name string) bool { return h.c.Node(node).profile.parameters[name] }
+
+func (h host) MissingKeyspace(node int) bool { return h.c.Node(node).profile.has[factMissingKeyspace] }
+
 // bucket asks something of a bucket that exists. It reports false for any other.
 func (h host) bucket(name string, f func(*bucket)) bool {
 	return h.c.withBucket(name, f) == nil

@@ -193,6 +193,9 @@ func (x *Call) status(a *Answer) int {
 	case Search, Eventing:
 		return http.StatusBadRequest
 	case Query, Analytics:
+		if status, ok := x.missingKeyspace(a.Errors[0].Code); ok {
+			return status
+		}
 		return queryStatus(a.Errors[0].Code)
 	default:
 		return http.StatusOK

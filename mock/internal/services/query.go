@@ -39,6 +39,11 @@ func (x *Call) query() {
 		}
 	}
 	x.scripted(func() Answer {
+		if rq.Service == Query {
+			if failure := x.parameters(); failure != nil {
+				return *failure
+			}
+		}
 		if rq.Preparing {
 			return x.prepareRow()
 		}

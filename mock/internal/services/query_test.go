@@ -142,7 +142,7 @@ func TestStatementsWithoutAScript(t *testing.T) {
 		{`{"statement":"SELECT MOCKROW"}`, 200, 0, `[{"row":"value"}]`},
 		{`{"statement":"SELECT EMPTYROW"}`, 200, 0, `[]`},
 		{`{"statement":"SELECT idx.* FROM system:indexes AS idx"}`, 200, 0, `[]`},
-		{`{"statement":"SELECT * FROM nowhere"}`, 500, 12003, ``},
+		{`{"statement":"SELECT * FROM nowhere"}`, 424, 12003, ``},
 		{`{"statement":"INSERT INTO b (KEY, VALUE) VALUES (1, 2)","readonly":true}`, 403, 1000, ``},
 		{`{"statement":"how are you"}`, 400, 3000, ``},
 		{`{"statement":"SELECT a+"}`, 400, 3000, ``},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -45,6 +46,7 @@ type Request struct {
 	Index string
 
 	members map[string]json.RawMessage
+	texts   map[string]bool // the members that a form or the query has, where all values are texts
 }
 
 // Member is a member of the request's JSON object, as JSON text, or a field of its form or query, as a JSON string;
@@ -85,7 +87,7 @@ func Receive(node int, s Service, r *http.Request) (*Request, int) {
 		Node: node, Service: s, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Proto: r.Proto,
 		TLS:    r.TLS != nil,
 		Remote: r.RemoteAddr, Header: r.Header.Clone(), Body: body, At: time.Now(),
-		members: map[string]json.RawMessage{},
+		members: map[string]json.RawMessage{}, texts: map[string]bool{},
 	}
 	return rq, 0
 }
@@ -98,6 +100,7 @@ func (rq *Request) parse() error {
 		for k := range vs {
 			if _, ok := rq.members[k]; !ok {
 				rq.members[k] = parameterText(k, vs.Get(k))
+				rq.texts[k] = true
 			}
 		}
 	}
@@ -116,7 +119,23 @@ func (rq *Request) parse() error {
 		}
 	}
 	form(rq.Query)
+	if rq.Service == Query {
+		rq.lower()
+	}
 	return nil
+}
+
+// lower writes the names of parameters small, as the query service reads them. Those of the statement's own parameters
+// stay.
+func (rq *Request) lower() {
+	for _, name := range slices.Collect(maps.Keys(rq.members)) {
+		small := strings.ToLower(name)
+		if _, both := rq.members[small]; both || strings.HasPrefix(name, "$") || strings.HasPrefix(name, "@") {
+			continue
+		}
+		rq.members[small], rq.texts[small] = rq.members[name], rq.texts[name]
+		delete(rq.members, name)
+	}
 }
 
 // Log returns the newest requests, in order of arrival: those to ss, or to every service when none is named. 4096 are

@@ -26,6 +26,10 @@ type Host interface {
 	Running(s Service) int
 	// Reasons reports whether a node's query service gives reasons for errors.
 	Reasons(node int) bool
+	// Parameter reports whether a node's query service knows a parameter of requests.
+	Parameter(node int, name string) bool
+	// MissingKeyspace reports whether a node's query service has a status of its own for keyspaces that do not exist.
+	MissingKeyspace(node int) bool
 	// BucketUUID is the uuid of a bucket, empty for one that does not exist.
 	BucketUUID(bucket string) string
 	// HasScope reports whether a bucket has a scope.

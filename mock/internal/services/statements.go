@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -93,8 +94,9 @@ func (x *Call) options() (*sqlpp.Options, *Answer) {
 	rq := x.rq
 	o := &sqlpp.Options{
 		Store: &queryStore{x.s}, Context: sqlpp.ParseContext(rq.text("query_context")), Named: map[string]any{},
-		Now: time.Now(), UUID: freshUUID, ReadOnly: rq.flag("readonly"), PreserveExpiry: rq.flag("preserve_expiry"),
+		Now: time.Now(), UUID: freshUUID, PreserveExpiry: rq.flag("preserve_expiry"),
 	}
+	o.ReadOnly = rq.flag("readonly") || rq.Service == Query && rq.Method == http.MethodGet
 	for name, raw := range rq.members {
 		if name == "" || name[0] != '$' && name[0] != '@' {
 			continue
