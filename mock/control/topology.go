@@ -357,19 +357,20 @@ func feature(field, name string) (memd.Feature, error) {
 var certificateKinds = map[string]mock.Certificate{
 	"good": mock.GoodCertificate, "expired": mock.ExpiredCertificate, "not_yet_valid": mock.FutureCertificate,
 	"other_name": mock.OtherNameCertificate, "other_authority": mock.OtherAuthorityCertificate,
+	"rotated": mock.RotatedCertificate,
 }
 
 // Certificate says what nodes show.
 type Certificate struct {
-	Kind  string `json:"kind" doc:"good, expired, not_yet_valid, other_name or other_authority"`
+	Kind  string `json:"kind" doc:"good, expired, not_yet_valid, other_name, other_authority or rotated, which is a new good one"`
 	Nodes []int  `json:"nodes,omitempty" doc:"absent for all"`
 }
 
 func setCertificate(c *call, in *Certificate) (nothing, error) {
 	kind, ok := certificateKinds[in.Kind]
 	if !ok {
-		return nothing{}, invalid("kind", "%q is not good, expired, not_yet_valid, other_name or other_authority",
-			in.Kind)
+		return nothing{}, invalid("kind", "%q is not good, expired, not_yet_valid, other_name, other_authority or "+
+			"rotated", in.Kind)
 	}
 	if err := c.nodes("nodes", in.Nodes); err != nil {
 		return nothing{}, err
