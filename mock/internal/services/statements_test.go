@@ -276,6 +276,7 @@ func TestDefinitionsAndSystemKeyspaces(t *testing.T) {
 	require.Zero(t, run("INSERT INTO default VALUES ('k', 1)", "").code())
 	require.Zero(t, run("FLUSH COLLECTION default", "").code(), "a bucket's name is its default collection's")
 	require.JSONEq(t, `[]`, list("SELECT RAW d FROM default d USE KEYS 'k'"))
+	require.Zero(t, run("TRUNCATE COLLECTION default", "").code())
 	run("PREPARE p FROM SELECT 1", "")
 	require.JSONEq(t, `["p"]`, list("SELECT RAW name FROM system:prepareds"))
 	require.Len(t, run("PREPARE q AS SELECT $n AS v", "").Results, 1)

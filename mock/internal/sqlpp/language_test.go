@@ -209,6 +209,19 @@ func TestRefusals(t *testing.T) {
 		"GRANT admin TO me":                     sqlpp.CodeExecution,
 		"UPDATE STATISTICS FOR b":               sqlpp.CodeExecution,
 		"how are you":                           sqlpp.CodeSyntax,
+		"SELECT d.* EXCLUDE n FROM b d":         sqlpp.CodeExecution,
+		"SELECT 1 FROM b, LATERAL (SELECT 1) c": sqlpp.CodeExecution,
+		"SELECT (CORRELATED (SELECT 1))":        sqlpp.CodeExecution,
+		"SELECT NEXTVAL FOR s":                  sqlpp.CodeExecution,
+		"SELECT PREV VALUE FOR s":               sqlpp.CodeExecution,
+		"SELECT default:f(1)":                   sqlpp.CodeExecution,
+		"UPDATE b LET x = 1 SET n = x":          sqlpp.CodeExecution,
+		"CREATE INDEX i ON b(n) INCLUDE (s)":    sqlpp.CodeExecution,
+		"CREATE INDEX i ON b(f(x, y DESC))":     sqlpp.CodeExecution,
+		"EXPLAIN FUNCTION f":                    sqlpp.CodeExecution,
+		"USING AI WITH {} all users":            sqlpp.CodeExecution,
+		"SELECT n FOR b":                        sqlpp.CodeSyntax,
+		"TRUNCATE b":                            sqlpp.CodeSyntax,
 	} {
 		res := sqlpp.Run(statement, library().options())
 		require.Len(t, res.Errors, 1, statement)

@@ -149,6 +149,9 @@ func (p *parser) assign(unset bool) assign {
 // definition reads CREATE, DROP, BUILD and FLUSH.
 func (p *parser) definition() *ddl {
 	d := &ddl{verb: strings.ToUpper(p.step().text)}
+	if d.verb == "TRUNCATE" {
+		d.verb = "FLUSH" // two words for one thing
+	}
 	primary := d.verb != "FLUSH" && d.verb != "BUILD" && p.accept("PRIMARY")
 	d.what = p.acceptOne("INDEX", "SCOPE", "COLLECTION")
 	switch {

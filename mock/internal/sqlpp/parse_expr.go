@@ -303,7 +303,9 @@ func (p *parser) wordOperand(t token) *expr {
 func (p *parser) call() *expr {
 	e := p.node(opCall, strings.ToUpper(p.step().text))
 	p.expect("(")
-	e.distinct = p.accept("DISTINCT")
+	if e.distinct = p.accept("DISTINCT"); !e.distinct {
+		p.accept("ALL")
+	}
 	var args []*expr
 	switch {
 	case p.sees("*"):

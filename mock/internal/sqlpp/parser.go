@@ -37,8 +37,37 @@ func (p *parser) fail(e *Error) {
 	p.at = len(p.toks) - 1
 }
 
-// wrong is the failure for a token that cannot stand here.
-func (p *parser) wrong() { p.fail(syntax(p.text, p.peek())) }
+// wrong is the failure for a token that cannot stand here. It is no error of the statement where a server reads on.
+func (p *parser) wrong() {
+	if what := p.beyond(); what != "" {
+		p.unsupported(what)
+		return
+	}
+	p.fail(syntax(p.text, p.peek()))
+}
+
+// beyond is the part of the server's language to which a token belongs that cannot stand here, empty for none.
+func (p *parser) beyond() string {
+	before := func(n int, words ...string) bool {
+		return p.at >= n && slices.ContainsFunc(words, p.toks[p.at-n].is)
+	}
+	t, first := p.peek(), p.toks[0]
+	switch {
+	case t.is("EXCLUDE"), first.is("CREATE") && t.is("INCLUDE"):
+		return strings.ToUpper(t.text)
+	case t.is("SELECT") && before(2, "LATERAL", "CORRELATED"):
+		return strings.ToUpper(p.toks[p.at-2].text)
+	case t.is("FOR") && (before(1, "NEXTVAL", "PREVVAL") || before(1, "VALUE") && before(2, "NEXT", "PREV")):
+		return "sequences"
+	case t.is("LET"):
+		return "LET in " + strings.ToUpper(first.text)
+	case first.is("CREATE") && slices.ContainsFunc([]string{"DISTINCT", "ALL", "ASC", "DESC"}, t.is):
+		return "this key of an index"
+	case t.kind == tokSign && t.text == ":" && before(1, "default"):
+		return "functions with a namespace"
+	}
+	return ""
+}
 
 // unsupported is the failure for a part of the language that the interpreter does not know.
 func (p *parser) unsupported(what string) { p.fail(Unsupported(what, firstWords(p.text))) }
@@ -210,7 +239,8 @@ func parse(text string) (*statement, *Error) {
 // refused are statements that the interpreter does not know, by their first word.
 var refused = []string{
 	"ADVISE", "ALTER INDEX", "ALTER", "ANALYZE", "CALL", "DEFINE", "EXECUTE FUNCTION", "EXECUTE", "GRANT", "INFER",
-	"LOAD", "MERGE", "PREPARE", "REVOKE", "UPDATE STATISTICS", "USE", "WITH RECURSIVE",
+	"EXPLAIN FUNCTION", "LOAD", "MERGE", "PREPARE", "REVOKE", "UPDATE STATISTICS", "USE", "USING AI",
+	"WITH RECURSIVE",
 }
 
 func (p *parser) statement() *statement {
@@ -236,7 +266,7 @@ func (p *parser) statement() *statement {
 		s.dml = p.remove()
 	case p.accept("EXPLAIN"):
 		s.inner = p.statement()
-	case p.sees("CREATE"), p.sees("DROP"), p.sees("BUILD"), p.sees("FLUSH"):
+	case p.sees("CREATE"), p.sees("DROP"), p.sees("BUILD"), p.sees("FLUSH"), p.sees("TRUNCATE", "COLLECTION"):
 		s.ddl = p.definition()
 	default:
 		s.txn = p.transaction()
@@ -278,7 +308,7 @@ func (p *parser) transaction() *txn {
 // verbs are the words that a statement can begin with.
 var verbs = strings.Fields("SELECT FROM WITH ( INSERT UPSERT UPDATE DELETE EXPLAIN CREATE DROP BUILD FLUSH BEGIN " +
 	"START COMMIT ROLLBACK SAVEPOINT SET ADVISE ALTER ANALYZE CALL DEFINE EXECUTE GRANT INFER LOAD MERGE PREPARE " +
-	"REVOKE USE")
+	"REVOKE TRUNCATE USE USING")
 
 // IsStatement reports whether a text begins as a statement does.
 func IsStatement(text string) bool {
