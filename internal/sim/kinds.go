@@ -23,8 +23,10 @@ const (
 	donePrefix  = "done: "
 )
 
-// saysOfDocument are kinds that would be a lie about a document when they come without a cause.
-var saysOfDocument = []*cberr.Kind{cberr.DocumentNotFound, cberr.DocumentExists, cberr.CASMismatch}
+// untrue are kinds that would be a lie about a document or its collection when they come without a cause.
+var untrue = []*cberr.Kind{
+	cberr.DocumentNotFound, cberr.DocumentExists, cberr.CASMismatch, cberr.ScopeNotFound, cberr.CollectionNotFound,
+}
 
 // knownRefusals are the statuses with which a node refuses whatever it is asked for, by what they mean.
 func knownRefusals() (sts [][]memd.Status) {
@@ -32,7 +34,7 @@ func knownRefusals() (sts [][]memd.Status) {
 	for st := memd.StatusSuccess + 1; st < statusRetried; st++ {
 		d := call.Classify(memd.OpGet, st, false)
 		if d.Class != call.ClassFail || !d.NotApplied || d.Kind == cberr.Couchbase ||
-			slices.Contains(saysOfDocument, d.Kind) {
+			slices.Contains(untrue, d.Kind) {
 			continue
 		}
 		i, known := place[d.Kind]
