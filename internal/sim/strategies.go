@@ -30,7 +30,7 @@ func (s everyones) RetryAfter(ctx context.Context, rq *retry.Request, why retry.
 		s.w.report.violate("P7", "%s: the strategy of the others was asked", e)
 	}
 	if s.w.tight { // as in mannered: more calls may have failed at one instant than may wait
-		sleep(context.Background(), s.w.d.between(time.Nanosecond, 500*time.Microsecond, text("judging"),
+		sleep(ctx, s.w.d.between(time.Nanosecond, 500*time.Microsecond, text("judging"),
 			uint64(rq.Started.UnixNano()), uint64(rq.Retries())))
 	}
 	return rq.Ask(ctx, s.FastFailOnTerminalError, why)
@@ -65,7 +65,7 @@ func mannered(pick int, seed uint64) retry.Func {
 	return func(ctx context.Context, rq *retry.Request, _ retry.Reason) retry.Action {
 		n := uint64(rq.Retries())
 		// Many calls may have failed at one instant, and each asks on a goroutine of its own.
-		sleep(context.Background(), d.between(time.Nanosecond, 500*time.Microsecond, n, 4))
+		sleep(ctx, d.between(time.Nanosecond, 500*time.Microsecond, n, 4))
 		switch pick {
 		case 8: // reckless: at once, whatever it is
 			return retry.After(0)
