@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"sync"
 
@@ -156,6 +157,9 @@ func outcome[R any](c *call.Call, dec decoder[R], r *R) error {
 // Future is a call that was started and not waited for. It may be copied, and waited for more than once and from
 // several goroutines. Its zero value must not be used.
 type Future[R any] struct{ f *future[R] }
+
+// Format prints that it is a future, whatever the verb: the client may be changing the call meanwhile.
+func (f Future[R]) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, "kv.Future") }
 
 // future is what a started call has beside the call itself.
 type future[R any] struct {

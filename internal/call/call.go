@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -55,6 +56,9 @@ type Slow struct {
 	// What earlier attempts have taken, and their servers of that, in nanoseconds.
 	spent, last, served, lastServed atomic.Int64
 }
+
+// Format prints that it is a call, whatever the verb: the client may be changing it meanwhile.
+func (c *Call) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, "call") }
 
 // Slow gives what the call has on the slow path.
 func (c *Call) Slow() *Slow {
