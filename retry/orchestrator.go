@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,6 +109,9 @@ type Orchestrator struct {
 	recentKey OperationKey
 	recent    *OperationStats
 }
+
+// Format prints that it is an orchestrator, whatever the verb: calls may be using it meanwhile.
+func (o *Orchestrator) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, "retry.Orchestrator") }
 
 // New makes an Orchestrator. It starts nothing.
 func New(opts Options) *Orchestrator {
