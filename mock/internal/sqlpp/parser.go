@@ -37,7 +37,8 @@ func (p *parser) fail(e *Error) {
 	p.at = len(p.toks) - 1
 }
 
-// wrong is the failure for a token that cannot stand here. It is no error of the statement where a server reads on.
+// wrong is the failure for a token that cannot stand here. Where a server accepts the token, it says that the mock does
+// not support it.
 func (p *parser) wrong() {
 	if what := p.beyond(); what != "" {
 		p.unsupported(what)
