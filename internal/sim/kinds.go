@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -30,7 +29,7 @@ var untrue = []*cberr.Kind{
 }
 
 // knownRefusals are the statuses with which a node refuses whatever it is asked for, by what they mean.
-var knownRefusals = sync.OnceValue(func() (sts [][]memd.Status) {
+func knownRefusals() (sts [][]memd.Status) {
 	place := map[*cberr.Kind]int{}
 	for st := memd.StatusSuccess + 1; st < statusRetried; st++ {
 		d := call.Classify(memd.OpGet, st, false)
@@ -46,7 +45,7 @@ var knownRefusals = sync.OnceValue(func() (sts [][]memd.Status) {
 		sts[i] = append(sts[i], st)
 	}
 	return sts
-})
+}
 
 // orRefusals is f, or most times a node that refuses some requests, each for another reason.
 func orRefusals(f fault) fault {
@@ -86,7 +85,7 @@ var unreturned = map[*cberr.Kind]string{
 
 // errorKinds are the kinds of errors that a large set of seeds must have returned: those of every status, for each of
 // the operations, and those without one.
-var errorKinds = sync.OnceValue(func() (names []string) {
+func errorKinds() (names []string) {
 	add := func(k *cberr.Kind) {
 		if k != nil && unreturned[k] == "" && !slices.Contains(names, errorPrefix+k.Name()) {
 			names = append(names, errorPrefix+k.Name())
@@ -102,4 +101,4 @@ var errorKinds = sync.OnceValue(func() (names []string) {
 		add(k)
 	}
 	return names
-})
+}
