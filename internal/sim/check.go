@@ -112,6 +112,7 @@ func (w *world) check() {
 	w.checkAnswers()
 	w.checkErrors()
 	w.checkTraffic()
+	w.lookAtHedges()
 	w.checkCertificates()
 	w.checkInFlight()
 	w.checkDials()
@@ -230,6 +231,11 @@ func (w *world) checkSent() {
 	allowed := map[request]int{}
 	for _, e := range w.ledger {
 		allowed[request{e.verb.op(), e.key}] += e.retries + 1
+		if e.verb == readAny { // it says nothing of the reads that have lost
+			for _, op := range []memd.Opcode{memd.OpGet, memd.OpGetReplica} {
+				allowed[request{op, e.key}] += politest
+			}
+		}
 		if e.polite && e.retries > politest {
 			w.report.violateWith("P10", func() []string { return w.history(e.key) }, "%s: it was tried again %d times",
 				e, e.retries)

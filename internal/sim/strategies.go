@@ -88,9 +88,12 @@ func mannered(pick int, seed uint64) retry.Func {
 // checkAnswers judges from the requests that left whether the client did what a call's own strategy has said (P6): none
 // after a stop, none before a delay is over. What waits for a way goes on sooner when there is one.
 func (w *world) checkAnswers() {
-	leaves := map[identity][]time.Duration{}
+	leaves, first := map[identity][]*sent{}, map[*wire]*sent{}
 	for _, s := range w.facts.traffic {
-		leaves[s.same] = append(leaves[s.same], s.at.Sub(w.began))
+		leaves[s.same] = append(leaves[s.same], s)
+		if first[s.over] == nil {
+			first[s.over] = s
+		}
 	}
 	for _, e := range w.ledger {
 		id, alone := e.identity()
@@ -103,15 +106,40 @@ func (w *world) checkAnswers() {
 			if !again {
 				until = e.limit + a.at
 			}
-			bad := func(at time.Duration) bool { return at > a.at && at < until }
-			if i := slices.IndexFunc(leaves[id], bad); i >= 0 && answeredReason(a.why) {
+			i := slices.IndexFunc(leaves[id], func(s *sent) bool {
+				at := s.at.Sub(w.began)
+				return at > a.at && at < until
+			})
+			if i < 0 {
+				continue
+			}
+			woken := leaves[id][i]
+			if answeredReason(a.why) {
 				w.report.violateWith("P6", func() []string { return w.history(e.key) },
 					"%s: about %v its strategy said at %v: again %t, after %v; a request left at %v", e, a.why, a.at,
-					again, delay, leaves[id][i])
+					again, delay, woken.at.Sub(w.began))
 				return
+			}
+			if a.why.Unseen() {
+				w.report.Reached[wokenBy(a.why, woken.at.Sub(first[woken.over].at))]++
 			}
 		}
 	}
+}
+
+// What ends a wait for a way before its delay is over.
+const (
+	wokenByHealth = "a call that waited went on over a new connection, or behind a breaker that has closed"
+	wokenByMap    = "a call that waited went on with a new map"
+)
+
+// wokenBy says which of them it was, from the age of the connection that the call then took: a new one gets all calls
+// that have waited for it at once.
+func wokenBy(why retry.Reason, age time.Duration) string {
+	if why == retry.CircuitBreakerOpen || age < time.Millisecond {
+		return wokenByHealth
+	}
+	return wokenByMap
 }
 
 // answeredReason reports whether the reason is what a node has answered, so that only the delay ends the wait.

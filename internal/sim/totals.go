@@ -110,9 +110,8 @@ func (t *Totals) missing() []string {
 		need(t.Outcomes, o.String())
 	}
 	need(t.Reached, "a wrong certificate was shown", "in doubt, applied 0 times", "in doubt, applied 1 times",
-		"ended by Close", "history judged", queueFull,
-		"a scan of everything", closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledInFlight,
-		canceledParked)
+		"ended by Close", "history judged", queueFull, "a scan of everything", wokenByHealth, wokenByMap, lateAttempt,
+		closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledInFlight, canceledParked)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

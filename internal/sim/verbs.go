@@ -23,6 +23,7 @@ const (
 	lock
 	unlock
 	readCopy // of a replica
+	readAny  // of the active copy and, when that takes long, of replicas
 	verbs
 )
 
@@ -51,6 +52,7 @@ var verbTable = [verbs]struct {
 	lock:      {name: "get-and-lock", operation: "get-and-lock", op: memd.OpGetLocked, once: true},
 	unlock:    {name: "unlock", operation: "unlock", op: memd.OpUnlockKey, once: true},
 	readCopy:  {name: "get from a replica", operation: "get-replica", op: memd.OpGetReplica},
+	readAny:   {name: "hedged get", operation: "get", op: memd.OpGet},
 }
 
 func (v verb) String() string { return verbTable[v].name }
@@ -63,7 +65,7 @@ func (v verb) extends() bool { return v == appendTo || v == prependTo || v == pu
 // documentOps are the opcodes of all verbs.
 func documentOps() (ops []memd.Opcode) {
 	for v := range verbs {
-		if v != swap { // it has that of replace
+		if v != swap && v != readAny { // they have those of replace and get
 			ops = append(ops, v.op())
 		}
 	}

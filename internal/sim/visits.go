@@ -59,7 +59,7 @@ func (w *world) callOn(t *tour) {
 	}
 	locked := false
 	for range 2 + t.r.below(7) {
-		switch pick := t.r.below(14); {
+		switch pick := t.r.below(17); {
 		case pick < 5:
 			w.add(t, key, extension(array, t.r), array)
 		case pick < 7:
@@ -78,6 +78,8 @@ func (w *world) callOn(t *tour) {
 				}
 				w.step(t, &entry{key: key, verb: unlock, cas: e.cas})
 			}
+		case pick > 13 && w.replicas > 0:
+			w.step(t, &entry{key: key, verb: readAny})
 		default:
 			w.step(t, &entry{key: fmt.Sprintf("c-%d-%d", t.id, t.n), verb: decrement})
 		}
@@ -163,6 +165,12 @@ func (w *world) sendMore(ctx context.Context, e *entry, in kv.Common, durable me
 		one(w, ctx, e, kv.Unlock{Common: in, Key: key, CAS: e.cas}, form, kv.Result.RetryInfo)
 	case readCopy:
 		one(w, ctx, e, kv.GetReplica{Common: in, Key: key, Replica: 1}, form, read)
+	case readAny:
+		more := kv.Hedge{
+			MaxAttempts: 2 + int(w.d.roll(text(e.key), uint64(e.number))%2),
+			Delay:       w.d.between(0, 4*w.latency, text(e.key), uint64(e.number)),
+		}
+		one(w, ctx, e, kv.Get{Common: in, Key: key, Hedge: &more}, form, read)
 	case decrement:
 		first := uint64(1)
 		one(w, ctx, e, kv.Decrement{Common: in, Key: key, Delta: 1, Initial: &first}, form,
@@ -182,7 +190,7 @@ func countParts(value string) map[string]int {
 }
 
 // checkVisits judges what calls have read of their own documents (P5): each part that was added before is there once,
-// none that was not, and nothing else. A replica may be behind.
+// none that was not, and nothing else. The mock's replicas are never behind.
 func (w *world) checkVisits() {
 	visits := map[string][]*entry{}
 	for _, e := range w.ledger {
@@ -209,7 +217,7 @@ func (w *world) checkVisit(e *entry, visit []*entry) {
 		token := strings.TrimSuffix(o.token, partEnd)
 		n := count[token]
 		delete(count, token)
-		missing := n == 0 && o.outcome == done && o.ended < e.began && e.verb != readCopy
+		missing := n == 0 && o.outcome == done && o.ended < e.began
 		wrong := n > 0 && o.outcome != done && o.outcome != doubtful
 		if n > 1 || missing || wrong {
 			w.report.violateWith("P5", func() []string { return w.history(e.key) }, "%s: %s is in it %d times, and %s",
@@ -219,5 +227,33 @@ func (w *world) checkVisit(e *entry, visit []*entry) {
 	}
 	if len(count) > 0 {
 		w.report.violateWith("P5", func() []string { return w.history(e.key) }, "%s: no call has written %v", e, count)
+	}
+}
+
+// lateAttempt is what only hedged reads come to.
+const lateAttempt = "an answer to an attempt when a later one of its call had left"
+
+// lookAtHedges notes what hedged reads have come to.
+func (w *world) lookAtHedges() {
+	reads := map[string][]*sent{}
+	for _, s := range w.facts.traffic {
+		if s.same.op == memd.OpGet || s.same.op == memd.OpGetReplica {
+			reads[s.same.key] = append(reads[s.same.key], s)
+		}
+	}
+	for _, e := range w.ledger {
+		if e.verb != readAny {
+			continue
+		}
+		var last *sent
+		for _, s := range reads[e.key] {
+			if at := s.at.Sub(w.began); at < e.began || at > e.ended {
+				continue
+			}
+			if last != nil && last.answered.After(s.at) {
+				w.report.Reached[lateAttempt]++
+			}
+			last = s
+		}
 	}
 }

@@ -142,7 +142,9 @@ func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
 // call makes one call, in any of the forms, and waits for it.
 func (w *world) call(e *entry, r *source) {
 	in := kv.Common{Timeout: e.limit}
-	in.Retry = w.strategy(r, e)
+	if in.Retry = w.strategy(r, e); e.verb == readAny { // it has none: the other copies are for what would be retried
+		in.Retry, e.polite, e.own = nil, false, false
+	}
 	if e.named {
 		in.Scope, in.Collection = "s", "c"
 	}
