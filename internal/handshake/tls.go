@@ -44,11 +44,16 @@ func handshake(ctx context.Context, tc *tls.Conn) error {
 }
 
 // watchedSocket knows how a socket failed during a handshake, which tells that from a failure of TLS. One goroutine
-// uses it until over is set; nothing is written to it after that.
+// uses it until over is set; read and write do not change after that.
+//
+// After the handshake it makes sure that crypto/tls counts each record that the socket has taken whole: what crypto/tls
+// does not count is sent again.
 type watchedSocket struct {
 	net.Conn
 	over        bool
 	read, write error
+
+	failed error // of a write that had taken all bytes; the goroutine that writes uses it
 }
 
 // Read implements net.Conn.
@@ -60,11 +65,20 @@ func (w *watchedSocket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
+// Write implements net.Conn. A write that fails although the socket has taken all bytes succeeds, and closes the
+// socket; the writes after it fail.
 func (w *watchedSocket) Write(b []byte) (int, error) {
+	if w.failed != nil {
+		return 0, w.failed
+	}
 	n, err := w.Conn.Write(b)
-	if err != nil && !w.over {
+	switch {
+	case err == nil:
+	case !w.over:
 		w.write = err
+	case n == len(b):
+		w.failed, err = err, nil
+		_ = w.Conn.Close()
 	}
 	return n, err
 }
