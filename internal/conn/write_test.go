@@ -135,15 +135,8 @@ func brokenBatch(t *testing.T, try bool, limit int) (*verdicts, map[string]bool,
 			}()
 			<-handed
 			fs = append(fs, func() { <-ended })
-		case 0:
-			f := kv.Start(t.Context(), d, kv.Get{Key: key})
-			fs = append(fs, func() { <-f.Done() })
-		case 1:
-			f := kv.Start(t.Context(), d, kv.Upsert{Key: key, Value: make([]byte, i)})
-			fs = append(fs, func() { <-f.Done() })
 		default:
-			f := kv.Start(t.Context(), d, kv.Increment{Key: key, Delta: 1})
-			fs = append(fs, func() { <-f.Done() })
+			fs = append(fs, begin(t, d, i%4, key, i))
 		}
 	}
 	once := make(chan struct{})
@@ -153,20 +146,39 @@ func brokenBatch(t *testing.T, try bool, limit int) (*verdicts, map[string]bool,
 		}
 		close(once)
 	}
+	serveUntilLost(t, d, once)
+	for _, wait := range fs {
+		wait()
+	}
+	_ = far.Close()
+	return v, keys(t, l.got[l.second:]), l.size
+}
+
+// begin starts a read, a write of so many bytes or an increment, and gives what waits for its end.
+func begin(t *testing.T, d *dispatcher, kind int, key []byte, size int) (wait func()) {
+	var done <-chan struct{}
+	switch kind {
+	case 0:
+		done = kv.Start(t.Context(), d, kv.Get{Key: key}).Done()
+	case 1:
+		done = kv.Start(t.Context(), d, kv.Upsert{Key: key, Value: make([]byte, size)}).Done()
+	default:
+		done = kv.Start(t.Context(), d, kv.Increment{Key: key, Delta: 1}).Done()
+	}
+	return func() { <-done }
+}
+
+// serveUntilLost serves the connection of d, whose first write has once closed, until it is lost.
+func serveUntilLost(t *testing.T, d *dispatcher, once <-chan struct{}) {
 	served := make(chan struct{})
 	go func() {
-		_ = cn.Serve()
+		_ = d.cn.Serve()
 		close(served)
 	}()
 	first := kv.Start(t.Context(), d, kv.Noop{})
 	<-once
 	<-served
 	<-first.Done()
-	for _, wait := range fs {
-		wait()
-	}
-	_ = far.Close()
-	return v, keys(t, l.got[l.second:]), l.size
 }
 
 // Section 7 of the reliability rules: a request is in flight if its frame lies wholly inside the bytes that the write

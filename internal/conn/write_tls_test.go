@@ -20,7 +20,6 @@ import (
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/kv"
 )
 
 // certified are the two sides of TLS for the host "peer".
@@ -107,30 +106,11 @@ func brokenRecords(t *testing.T, server, client *tls.Config, limit int, hasty bo
 	r.hook = func() {
 		defer close(once)
 		for i := range 32 {
-			key := fmt.Appendf(nil, "key-%02d", i)
-			switch i % 3 {
-			case 0:
-				f := kv.Start(t.Context(), d, kv.Get{Key: key})
-				fs = append(fs, func() { <-f.Done() })
-			case 1:
-				f := kv.Start(t.Context(), d, kv.Upsert{Key: key, Value: make([]byte, 3*i)})
-				fs = append(fs, func() { <-f.Done() })
-			default:
-				f := kv.Start(t.Context(), d, kv.Increment{Key: key, Delta: 1})
-				fs = append(fs, func() { <-f.Done() })
-			}
+			fs = append(fs, begin(t, d, i%3, fmt.Appendf(nil, "key-%02d", i), 3*i))
 		}
 	}
 	r.armed.Store(true)
-	served := make(chan struct{})
-	go func() {
-		_ = cn.Serve()
-		close(served)
-	}()
-	first := kv.Start(t.Context(), d, kv.Noop{})
-	<-once
-	<-served
-	<-first.Done()
+	serveUntilLost(t, d, once)
 	for _, wait := range fs {
 		wait()
 	}
