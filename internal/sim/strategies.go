@@ -120,8 +120,8 @@ func (w *world) checkAnswers() {
 					again, delay, woken.at.Sub(w.began))
 				return
 			}
-			if a.why.Unseen() {
-				w.report.Reached[wokenBy(a.why, woken.at.Sub(first[woken.over].at))]++
+			if by := wokenBy(a.why, woken.at.Sub(first[woken.over].at)); a.why.Unseen() && by != "" {
+				w.report.Reached[by]++
 			}
 		}
 	}
@@ -134,10 +134,14 @@ const (
 )
 
 // wokenBy says which of them it was, from the age of the connection that the call then took: a new one gets all calls
-// that have waited for it at once.
+// that have waited for it at once. It is "" for a call that has met a full connection: whatever wakes calls may have
+// found a place there.
 func wokenBy(why retry.Reason, age time.Duration) string {
-	if why == retry.CircuitBreakerOpen || age < time.Millisecond {
+	switch {
+	case why == retry.CircuitBreakerOpen || age < time.Millisecond:
 		return wokenByHealth
+	case why == retry.EndpointNotWritable:
+		return ""
 	}
 	return wokenByMap
 }
