@@ -12,6 +12,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -27,13 +28,14 @@ type worker struct {
 	id, n int
 	r     *rand.Rand
 	docs  []document
-	log   string // its document that is appended to, once it is there
+	own   [ownKinds]*own // once they are there
 }
 
 // document is one that was acknowledged.
 type document struct {
-	key  string
-	size int
+	key     string
+	size    int
+	touched bool // a call has given it an expiry, or has tried to
 }
 
 // value is the document's: its key, and as much more as its size says.
@@ -64,6 +66,8 @@ type attempt struct {
 	form  int
 	limit time.Duration
 	calm  bool
+	// durable is the level of a write that can have one.
+	durable memd.DurabilityLevel
 
 	began, over time.Time // around what the client does
 }
@@ -81,7 +85,10 @@ func (w *worker) one() {
 		a.ctx = a.storm.ctx
 	}
 	a.in = kv.Common{Timeout: a.limit, Retry: w.strategy(a.calm)}
-	switch k := w.r.IntN(20); {
+	if w.r.IntN(durableEvery) == 0 {
+		a.durable = memd.DurabilityMajority
+	}
+	switch k := w.r.IntN(32); {
 	case k < 8 && len(w.docs) > 0:
 		a.read()
 	case k < 9 && len(w.docs) > 1:
@@ -90,14 +97,25 @@ func (w *worker) one() {
 		a.writeMany()
 	case k < 12 && len(w.docs) == keptDocuments:
 		a.remove()
-	case k < 13:
-		a.count()
-	case k < 15:
-		a.add()
+	case k < 14:
+		a.count(k%2 == 0)
+	case k < 17:
+		a.extend()
+	case k < 19:
+		a.push()
+	case k < 21:
+		a.replace()
+	case k < 24:
+		a.readOwn()
+	case k < 26:
+		a.touch()
 	default:
 		a.write(k%2 == 0)
 	}
 }
+
+// durableEvery is how many attempts there are for one that is durable, if it is a write.
+const durableEvery = 8
 
 // batchWorkers is how many may write batches, and have calls that retry at once whatever happens: each of those is
 // retried a thousand times a second. With ten thousand workers that would be all that the process does.
@@ -220,9 +238,13 @@ func (a *attempt) write(insert bool) {
 	var err error
 	if insert {
 		verb = "insert"
-		_, err = perform[kv.MutationResult](a, kv.Insert{Common: a.in, Key: []byte(d.key), Value: d.value()})
+		_, err = perform[kv.MutationResult](a, kv.Insert{
+			Common: a.in, Key: []byte(d.key), Value: d.value(), Durability: a.durable,
+		})
 	} else {
-		_, err = perform[kv.MutationResult](a, kv.Upsert{Common: a.in, Key: []byte(d.key), Value: d.value()})
+		_, err = perform[kv.MutationResult](a, kv.Upsert{
+			Common: a.in, Key: []byte(d.key), Value: d.value(), Durability: a.durable,
+		})
 	}
 	if a.ended(verb, d.key, err) {
 		a.w.keep(d)
@@ -237,28 +259,15 @@ func (a *attempt) remove() {
 	a.ended("remove", "-"+d.key, err)
 }
 
-func (a *attempt) count() {
+func (a *attempt) count(down bool) {
 	d, one := a.w.newDocument(), uint64(1)
-	_, err := perform[kv.CounterResult](a, kv.Increment{Common: a.in, Key: []byte(d.key), Delta: 1, Initial: &one})
-	a.ended("increment", d.key, err)
-}
-
-// add appends to the worker's own document, which it makes first.
-func (a *attempt) add() {
-	if a.w.log == "" {
-		d := a.w.newDocument()
-		_, err := perform[kv.MutationResult](a, kv.Insert{Common: a.in, Key: []byte(d.key), Value: []byte("-")})
-		if a.ended("insert", d.key, err) {
-			a.w.log = d.key
-		}
+	if down {
+		_, err := perform[kv.CounterResult](a, kv.Decrement{Common: a.in, Key: []byte(d.key), Delta: 1, Initial: &one})
+		a.ended("decrement", d.key, err)
 		return
 	}
-	token := a.w.newDocument().key
-	op := kv.Append{Common: a.in, Key: []byte(a.w.log), Value: []byte(token)}
-	_, err := perform[kv.MutationResult](a, op)
-	if a.ended("append", "+"+token, err) && a.w.o.Plant == plantTwice {
-		_, _ = perform[kv.MutationResult](a, op) // planted
-	}
+	_, err := perform[kv.CounterResult](a, kv.Increment{Common: a.in, Key: []byte(d.key), Delta: 1, Initial: &one})
+	a.ended("increment", d.key, err)
 }
 
 // ended judges the end of a call as far as this process can, and tells of a mutation's. It is true for a success.
@@ -278,6 +287,9 @@ func (a *attempt) ended(verb, id string, err error) bool {
 		if strings.Contains(text, password) {
 			a.w.violate("P13", "", "the password is in an error")
 		}
+	}
+	if err == nil {
+		a.w.succeeded(verb)
 	}
 	if id != "" {
 		a.w.to.send(message{Ended: &ended{ID: id, Verb: verb, Outcome: how, Err: text}})

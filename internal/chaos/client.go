@@ -70,7 +70,7 @@ type client struct {
 	busy        atomic.Int64
 	between     atomic.Int64
 	mu          sync.Mutex
-	outcomes    map[outcome]int
+	verbs       map[string]int // calls that have succeeded, by what they do
 	faults      map[string]int
 }
 
@@ -85,7 +85,7 @@ type opened struct {
 func Client(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	c := &client{
-		to: newWire(out), watch: newWatch(), outcomes: map[outcome]int{}, faults: map[string]int{},
+		to: newWire(out), watch: newWatch(), verbs: map[string]int{}, faults: map[string]int{},
 		closed: make(chan struct{}),
 	}
 	if !lines.Scan() {
@@ -361,7 +361,7 @@ func (c *client) sum() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.to.send(message{Summary: &summary{
-		Calls: int(c.calls.Load()), Outcomes: c.outcomes, Busy: int(c.busy.Load()),
+		Calls: int(c.calls.Load()), Verbs: c.verbs, Busy: int(c.busy.Load()),
 		WorstStall: c.watch.worst.Load(), Faults: c.faults, Strict: c.slack == deadlineSlack,
 		Between: int(c.between.Load()),
 	}})
@@ -374,6 +374,12 @@ func (c *client) violate(property string, count counter, format string, args ...
 func (c *client) fired(name string, n int) {
 	c.mu.Lock()
 	c.faults[name] += n
+	c.mu.Unlock()
+}
+
+func (c *client) succeeded(verb string) {
+	c.mu.Lock()
+	c.verbs[verb]++
 	c.mu.Unlock()
 }
 

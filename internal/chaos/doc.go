@@ -16,11 +16,18 @@
 //	P2   nothing is applied twice
 //	P3   what was acknowledged was applied, and is read later
 //	P4   a failure that claims not to have been applied was not
+//	P5   a document that one worker alone calls for has what its calls have written, and nothing else
 //	P9   once the faults have stopped, calls succeed again
 //	P11  Close ends in time, ends every call, and leaves no goroutine and no descriptor
 //	P13  no password is in the log or in an error
 //	P15  each operation that is told of ends once
 //	P16  the log has no error, and the process does not die
+//
+// Nodes fail over, recover, and are rebalanced out and in, one at a time. A server's replicas are behind, so that a
+// failover loses writes that were acknowledged and not durable; P3 would have to exempt those. The mock's replicas have
+// each write when it is acknowledged, and two nodes are never out at the same time: here a failover may lose nothing,
+// and nothing is exempt. One write of eight is durable, and a write to a vbucket that has no replica at the moment is
+// refused, which P4 judges.
 //
 // Real time is not the client's alone: a process that the machine does not run cannot keep a deadline. The client
 // process has a goroutine that sleeps, has a new goroutine take some memory and wait for its turn, and looks how late

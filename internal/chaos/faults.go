@@ -75,7 +75,9 @@ func always(f mock.Fault) func(*rand.Rand) mock.Fault {
 func delayed(r *rand.Rand) mock.Fault { return mock.DelayReply(between(r, 0, 300*time.Millisecond)) }
 
 var documents = []memd.Opcode{
-	memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpDelete, memd.OpIncrement, memd.OpAppend,
+	memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpDelete, memd.OpIncrement, memd.OpAppend, memd.OpPrepend, memd.OpReplace,
+	memd.OpDecrement, memd.OpTouch, memd.OpGAT, memd.OpGetReplica, memd.OpSubdocMultiLookup,
+	memd.OpSubdocMultiMutation,
 }
 
 var handshakes = []memd.Opcode{
@@ -114,6 +116,7 @@ func (rd *round) disturb(ctx context.Context, over chan error) {
 		wg.Go(func() { rd.disturbNode(ctx, rd.nodes[i], r) })
 	}
 	wg.Go(func() { rd.disturbCluster(ctx, rand.New(rand.NewPCG(rd.o.Seed, uint64(rd.number*10+nodes)))) })
+	wg.Go(func() { rd.rearrange(ctx, rand.New(rand.NewPCG(rd.o.Seed, uint64(rd.number*10+nodes+1)))) })
 	select {
 	case <-ctx.Done():
 	case err := <-over:
@@ -126,21 +129,28 @@ func (rd *round) disturb(ctx context.Context, over chan error) {
 func (rd *round) disturbNode(ctx context.Context, n *sockets, r *rand.Rand) {
 	for {
 		sleep(ctx, between(r, 100*time.Millisecond, time.Second))
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !rd.disturbOnce(ctx, n, r) {
 			return
 		}
-		if rd.sc.slow && r.IntN(2) == 0 {
-			slowly(ctx, n, r)
-			rd.report.fired(faultSlow, 1)
-			continue
-		}
-		f := nodeFaults[r.IntN(len(nodeFaults))]
-		if err := f.act(ctx, rd, n, r); err != nil {
-			rd.report.violate("setup", "%s: %v", f.name, err)
-			return
-		}
-		rd.report.fired(f.name, 1)
 	}
+}
+
+// disturbOnce makes one fault of a node's process; false when that has failed.
+func (rd *round) disturbOnce(ctx context.Context, n *sockets, r *rand.Rand) bool {
+	n.turn.Lock()
+	defer n.turn.Unlock()
+	if rd.sc.slow && r.IntN(2) == 0 {
+		slowly(ctx, n, r)
+		rd.report.fired(faultSlow, 1)
+		return true
+	}
+	f := nodeFaults[r.IntN(len(nodeFaults))]
+	if err := f.act(ctx, rd, n, r); err != nil {
+		rd.report.violate("setup", "%s: %v", f.name, err)
+		return false
+	}
+	rd.report.fired(f.name, 1)
+	return true
 }
 
 func (rd *round) disturbCluster(ctx context.Context, r *rand.Rand) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,27 +53,36 @@ type ended struct {
 	Err     string  `json:"err,omitempty"`
 }
 
-// identity is what tells one mutation of the log from the others: keys are written by one call, and removed by one at
-// most; a document that is appended to has the values' own names.
+// identity is what tells one mutation of the log from another: a key is written by one call, and removed and given an
+// expiry by one at most; what is added to a document of a worker's own has its own name.
 func identity(a mock.Applied) string {
 	switch a.Opcode {
-	case memd.OpAppend:
-		return "+" + a.Token
+	case memd.OpAppend, memd.OpPrepend:
+		return "+" + strings.TrimSuffix(a.Token, partEnd)
+	case memd.OpSubdocMultiMutation:
+		return "+" + strings.Trim(a.Token[min(len(a.Token), pathHead):], `"`)
+	case memd.OpReplace:
+		return "=" + a.Token
 	case memd.OpDelete:
 		return "-" + a.Key
+	case memd.OpTouch, memd.OpGAT:
+		return "~" + a.Key
 	}
 	return a.Key
 }
 
+// pathHead is what a change by the empty path has before its value on the wire: opcode, flags and lengths.
+const pathHead = 1 + 1 + 2 + 4
+
 // summary is what a client process counts.
 type summary struct {
-	Calls      int             `json:"calls"` // reads included
-	Outcomes   map[outcome]int `json:"outcomes"`
-	Busy       int             `json:"busy"`        // calls that were late as the process was
-	WorstStall int64           `json:"worst_stall"` // ns
-	Strict     bool            `json:"strict"`      // calls might end 50 ms late, not 2 s
-	Between    int             `json:"between"`     // calls that were later than 50 ms where they might
-	Faults     map[string]int  `json:"faults"`      // that the process made itself
+	Calls      int            `json:"calls"`       // reads included
+	Verbs      map[string]int `json:"verbs"`       // calls that have succeeded, by what they do
+	Busy       int            `json:"busy"`        // calls that were late as the process was
+	WorstStall int64          `json:"worst_stall"` // ns
+	Strict     bool           `json:"strict"`      // calls might end 50 ms late, not 2 s
+	Between    int            `json:"between"`     // calls that were later than 50 ms where they might
+	Faults     map[string]int `json:"faults"`      // that the process made itself
 }
 
 // wire writes messages. A caller does not wait for the supervisor to read them, unless there are very many.

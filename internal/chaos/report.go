@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,6 +17,7 @@ type Report struct {
 	Calls     int            `json:"calls"`
 	Mutations int            `json:"mutations"` // that were held against what the nodes have applied
 	Faults    map[string]int `json:"faults_fired"`
+	Verbs     map[string]int `json:"verbs"` // calls that have succeeded, by what they do
 	Reached   map[string]int `json:"reached"`
 
 	Lost            int `json:"lost"`
@@ -60,6 +62,7 @@ const (
 	endedNotOnce    counter = "ended not once"
 	pastDeadline    counter = "past deadline"
 	lost            counter = "lost"
+	appliedTwice    counter = "applied twice"
 	goroutinesLeft  counter = "goroutines"
 	descriptorsLeft counter = "descriptors"
 )
@@ -69,8 +72,8 @@ const maxFailures = 20
 
 func newReport(seed uint64) *Report {
 	return &Report{
-		Seed: seed, Scenarios: map[string]int{}, Faults: map[string]int{}, Reached: map[string]int{},
-		NotReached: []string{}, Failures: []Violation{},
+		Seed: seed, Scenarios: map[string]int{}, Faults: map[string]int{}, Verbs: map[string]int{},
+		Reached: map[string]int{}, NotReached: []string{}, Failures: []Violation{},
 	}
 }
 
@@ -85,7 +88,7 @@ func (r *Report) add(v Violation) {
 	r.Violations++
 	if into := map[counter]*int{
 		endedNotOnce: &r.EndedNotOnce, pastDeadline: &r.PastDeadline, lost: &r.Lost,
-		goroutinesLeft: &r.GoroutinesLeft, descriptorsLeft: &r.DescriptorsLeft,
+		appliedTwice: &r.AppliedTwice, goroutinesLeft: &r.GoroutinesLeft, descriptorsLeft: &r.DescriptorsLeft,
 	}[v.Count]; into != nil {
 		*into += max(v.N, 1)
 	}
@@ -113,6 +116,9 @@ func (r *Report) count(s *summary) {
 	for name, n := range s.Faults {
 		r.fired(name, n)
 	}
+	for verb, n := range s.Verbs {
+		r.Verbs[verb] += n
+	}
 }
 
 // finish ends the report. Of a run that is to meet everything it says what it has not met.
@@ -129,20 +135,49 @@ func (r *Report) finish(took time.Duration, rounds int, all bool) {
 			}
 		}
 	}
-	for _, s := range scenarios {
-		if r.Scenarios[s.name]+r.Scenarios[s.name+overTLS] == 0 {
-			r.NotReached = append(r.NotReached, s.name)
+	met := map[string]int{}
+	for name, n := range r.Scenarios {
+		of, secure := strings.CutSuffix(name, overTLS)
+		if met[of] += n; secure {
+			met[roundsTLS] += n
+		} else {
+			met[roundsTCP] += n
 		}
 	}
+	need(met, roundsTCP, roundsTLS)
+	for _, s := range scenarios {
+		if need(met, s.name); rounds >= 2*len(scenarios) {
+			need(r.Scenarios, s.name, s.name+overTLS)
+		}
+	}
+	need(r.Verbs, verbs()...)
 	for _, f := range nodeFaults {
 		need(r.Faults, f.name)
 	}
 	for _, f := range clusterFaults {
 		need(r.Faults, f.name)
 	}
+	for _, c := range changes {
+		need(r.Faults, c.name)
+	}
 	need(r.Faults, faultSlow, faultNoDescriptor, faultCancelled, faultClosed)
 	need(r.Reached, string(applied), string(refused), "in doubt, applied 0 times", "in doubt, applied 1 times")
 	slices.Sort(r.NotReached)
+	r.NotReached = slices.Compact(r.NotReached)
+}
+
+// What a run is to have, beside each scenario.
+const (
+	roundsTCP = "a round over TCP"
+	roundsTLS = "a round over TLS"
+)
+
+// verbs are what calls do, each of which is to succeed once.
+func verbs() []string {
+	return []string{
+		"get", "get-and-touch", "get-replica", "lookup-in", "upsert", "insert", "replace", "remove", "increment",
+		"decrement", "append", "prepend", "mutate-in", "touch",
+	}
 }
 
 // String has the property, the round and what was seen.

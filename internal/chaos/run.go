@@ -108,14 +108,15 @@ type round struct {
 // sockets are a node's process, of which there is another one after it was killed.
 type sockets struct {
 	*process
-	o nodeOptions
+	o    nodeOptions
+	turn sync.Mutex // held by what makes a fault of the process
 }
 
 func (s *supervisor) round(ctx context.Context, number int, each time.Duration) error {
 	defer s.killAll()
 	rd := &round{
 		supervisor: s, number: number, sc: s.scenario(number),
-		tls: overTLSIn(number), ends: map[string]*ended{},
+		tls: overTLSIn(s.o.Seed, number), ends: map[string]*ended{},
 	}
 	name := rd.sc.name
 	if rd.tls {
@@ -224,7 +225,7 @@ func (rd *round) startClient() (err error) {
 		o.CA = string(rd.m.CA())
 	}
 	var env []string
-	if oneProcessor(rd.number) {
+	if oneProcessor(rd.o.Seed, rd.number) {
 		env = append(env, "GOMAXPROCS=1")
 	}
 	if rd.sc.memory != "" {
@@ -238,14 +239,21 @@ func (rd *round) startClient() (err error) {
 	return rd.client.ready()
 }
 
-// overTLSIn reports whether a round is over TLS: each scenario is in every other turn.
-func overTLSIn(number int) bool { return (number+number/len(scenarios))%2 == 1 }
+// turns is in how many turns of all scenarios each meets TCP and TLS, with one processor and with several.
+const turns = 4
+
+// turnOf is how often all scenarios have been had before a round. The seed says with which turn a run begins, so that
+// short runs with other seeds have other rounds over TLS.
+func turnOf(seed uint64, number int) int { return int((seed-1)%turns) + number/len(scenarios) }
+
+// overTLSIn reports whether a round is over TLS: every other round of a turn, and each scenario in every other turn.
+func overTLSIn(seed uint64, number int) bool { return (number+turnOf(seed, number))%2 == 1 }
 
 // oneProcessor reports whether a round's client has one processor. Each scenario meets that with TLS and without in
 // four turns of all scenarios; TLS changes with each turn.
-func oneProcessor(number int) bool {
-	turn := number / len(scenarios)
-	return (number%4 == 1 || number%4 == 2) != (turn%4 == 1 || turn%4 == 2)
+func oneProcessor(seed uint64, number int) bool {
+	at := turnOf(seed, number) % turns
+	return (number%4 == 1 || number%4 == 2) != (at == 1 || at == 2)
 }
 
 // listen takes what the client process says, until it ends.
