@@ -7,7 +7,6 @@ import (
 	"net"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -205,20 +204,21 @@ func randomStep(random *rand.Rand, ops []memd.Opcode) step {
 
 // difference is something that servers answer in two ways.
 type difference struct {
+	topic        string // its row of FIDELITY.md
 	ops          []memd.Opcode
-	ours, theirs string             // regular expressions for all that say gives
-	when         func(st step) bool // nil for always
-	same         bool               // all but the CAS
-	differ       bool               // the documents are not the same from here on
+	ours, theirs string                            // regular expressions for all that say gives
+	when         func(before []step, st step) bool // by the program as well; nil for always
+	same         bool                              // all but the CAS
+	differ       bool                              // the documents are not the same from here on
 	why          string
 }
 
 // aboutCAS is what say gives about a CAS.
 var aboutCAS = regexp.MustCompile(` (same|new|no) CAS$`)
 
-// explains reports whether d is what the two have said to st.
-func (d *difference) explains(st step, ours, theirs string) bool {
-	if d.when != nil && !d.when(st) ||
+// explains reports whether d is what the two have said to st, behind the steps before it.
+func (d *difference) explains(before []step, st step, ours, theirs string) bool {
+	if d.when != nil && !d.when(before, st) ||
 		d.same && aboutCAS.ReplaceAllString(ours, "") != aboutCAS.ReplaceAllString(theirs, "") {
 		return false
 	}
@@ -244,7 +244,7 @@ func compare(t *testing.T, other *raw, ops []memd.Opcode, known []difference) {
 			if a[i] == b[i] {
 				continue
 			}
-			d := slices.IndexFunc(known, func(d difference) bool { return d.explains(st, a[i], b[i]) })
+			d := slices.IndexFunc(known, func(d difference) bool { return d.explains(program[:i], st, a[i], b[i]) })
 			if d < 0 {
 				return i, a[i], b[i]
 			}
@@ -292,154 +292,9 @@ func dialAt(t testing.TB, addr string) *raw {
 	return &raw{t: t, nc: nc}
 }
 
-// What memcached does otherwise. The mock does as kv_engine in all of it.
-var memcachedDiffers = []difference{
-	{
-		ops: []memd.Opcode{memd.OpTouch, memd.OpGAT}, ours: "0x00.* new CAS", theirs: "0x00.* same CAS",
-		same: true, why: "a new expiry is a change of the document in kv_engine (VBucket::processGetAndUpdateTtl)",
-	},
-	{
-		ops: []memd.Opcode{memd.OpGet, memd.OpGAT}, ours: `0x00 flags=\w* ".*\d.*" \w+ CAS`,
-		theirs: `0x00 flags=\w* ".*\d +.*" \w+ CAS`, differ: true,
-		why: "memcached keeps a counter's width, with blanks",
-	},
-	{
-		ops: []memd.Opcode{memd.OpIncrement, memd.OpDecrement}, ours: "0x00.*", theirs: "0x00.*", differ: true,
-		why: "memcached counts what stands before its blanks, where APPEND has put more behind them",
-	},
-	{
-		ops: []memd.Opcode{memd.OpIncrement, memd.OpDecrement}, ours: "0x00.*", theirs: "0x06", differ: true,
-		why: "and refuses what is no number with its blanks",
-	},
-	{
-		ops: []memd.Opcode{memd.OpIncrement, memd.OpDecrement}, ours: "0x06", theirs: "0x00.*", differ: true,
-		why: "and takes what is no number without blanks",
-	},
-}
-
 func TestTheMockAnswersAsMemcached(t *testing.T) {
 	compare(t, dialAt(t, testkit.Memcached(t, false).Addr), documentOps, memcachedDiffers)
 }
-
-// What CouchbaseMock does otherwise. The mock does as kv_engine and its library subjson in all of it.
-var couchbaseMockDiffers = []difference{
-	{
-		ops:  []memd.Opcode{memd.OpSet, memd.OpReplace, memd.OpDelete},
-		when: namesCAS, ours: "0x02", theirs: "0x02 with a CAS",
-		why: "a refusal of kv_engine has no CAS",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSet, memd.OpReplace},
-		when: namesCAS, ours: "0x01", theirs: "0x01 with a CAS",
-		why: "the same where there is no document",
-	},
-	{
-		ops: []memd.Opcode{memd.OpTouch}, ours: "0x00 (new|same) CAS", theirs: "0x00 no CAS",
-		why: "kv_engine tells the CAS (gat_context.cc)",
-	},
-	{
-		ops: []memd.Opcode{memd.OpGAT}, ours: "0x00.* new CAS", theirs: "0x00.* same CAS",
-		same: true, why: "a new expiry is a change of the document in kv_engine (VBucket::processGetAndUpdateTtl)",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpGet, memd.OpGAT, memd.OpSubdocGet, memd.OpSubdocExists},
-		ours: "0x00.* same CAS", theirs: "0x00.* new CAS", same: true,
-		why: "a TOUCH before has changed the CAS and has not told it",
-	},
-	{
-		ops: []memd.Opcode{memd.OpIncrement, memd.OpDecrement}, ours: "0x00.*", theirs: "0x06", differ: true,
-		why: "counters of kv_engine have no sign, and 64 bits",
-	},
-	{
-		ops: []memd.Opcode{memd.OpDecrement}, ours: "0x00.*", theirs: "0x00.*", differ: true,
-		why: "they stop at 0 downwards",
-	},
-	{
-		ops: []memd.Opcode{memd.OpIncrement, memd.OpDecrement}, ours: "0x06", theirs: "0x00.*", differ: true,
-		why: "a value with a sign is no counter to kv_engine (DELTA_BADVAL)",
-	},
-	{
-		ops: changingOps, when: namesCAS, ours: "0x02", theirs: "0xc[126]", differ: true,
-		why: "kv_engine compares the CAS before it looks at the path and the document (subdocument.cc)",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSubdocDelete, memd.OpSubdocReplace, memd.OpSubdocArrayPushLast},
-		when: namesCAS, ours: "0x02", theirs: "0xc0", differ: true,
-		why: "and before it looks whether the path is there",
-	},
-	{
-		ops: writingOps, when: namesCAS, ours: "0x02", theirs: "0xc5", differ: true,
-		why: "and before it looks at the value",
-	},
-	{
-		ops: []memd.Opcode{memd.OpSubdocCounter}, when: namesCAS, ours: "0x02", theirs: "0xc8", differ: true,
-		why: "and before it looks at a counter's delta",
-	},
-	{
-		ops: []memd.Opcode{memd.OpSubdocDictAdd}, when: namesCAS, ours: "0x02", theirs: "0xc9", differ: true,
-		why: "and before it looks whether the path is free",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSubdocDictAdd, memd.OpSubdocDictUpsert},
-		when: func(st step) bool { return strings.HasSuffix(st.path, "]") },
-		ours: "0xc2", theirs: "0xc1", differ: true,
-		why: "subjson refuses an index as the name of a member before it looks at the document (operations.cc)",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSubdocDictAdd},
-		when: func(st step) bool { return strings.HasSuffix(st.path, "]") },
-		ours: "0xc2", theirs: "0xc9", differ: true,
-		why: "the same where the index is there",
-	},
-	{
-		ops: []memd.Opcode{
-			memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocDelete, memd.OpSubdocReplace,
-			memd.OpSubdocArrayPushLast, memd.OpSubdocArrayPushFirst, memd.OpSubdocArrayAddUnique,
-		},
-		when: func(st step) bool { return st.path == "[0]" },
-		ours: "0xc1", theirs: "0xc2", differ: true,
-		why: "a path that begins with an index does not fit a document that is no array; it is a path all the same",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSubdocArrayPushLast},
-		when: func(st step) bool { return st.path == "a.b[7]" },
-		ours: "0xc0", theirs: "0xc1", differ: true,
-		why: "an index behind the end of an array is a path that is not there",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSubdocArrayAddUnique},
-		when: func(st step) bool { return slices.Contains([]string{"[3]", `{"c":2}`, "nojson"}, st.value) },
-		ours: "0xc5", theirs: "0xc[012]|0x00.*", differ: true,
-		why: "subjson refuses what is no single value before it looks at the document (operations.cc)",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSubdocCounter},
-		when: func(st step) bool { return !slices.Contains([]string{"1", "-4"}, st.value) },
-		ours: "0xc8", theirs: "0xc[12]|0x00.*", differ: true,
-		why: "and a delta that is no number, or 0",
-	},
-	{
-		ops: subdocumentOps, ours: "0xc6", theirs: "0xc1", differ: true,
-		why: "kv_engine looks at the datatype of the document before all that (subdocument.cc)",
-	},
-	{
-		ops: writingOps, ours: "0xc6", theirs: "0xc5", differ: true,
-		why: "the same, where the value is no JSON either",
-	},
-	{
-		ops: []memd.Opcode{memd.OpSubdocCounter}, ours: "0xc6", theirs: "0xc8", differ: true,
-		why: "the same, where the delta is no number either",
-	},
-	{
-		ops:  []memd.Opcode{memd.OpSubdocDelete, memd.OpSubdocArrayPushFirst},
-		ours: "0xc6", theirs: "0x00.*", differ: true,
-		why: "a document that goes on behind its first value, as after APPEND, is no JSON; CouchbaseMock reads the " +
-			"first",
-	},
-}
-
-// namesCAS reports whether a step sends a CAS, as far as there is one.
-func namesCAS(st step) bool { return st.cas != noCAS }
 
 func TestTheMockAnswersAsCouchbaseMock(t *testing.T) {
 	o := testkit.MockOptions{Nodes: 1, Replicas: -1, Buckets: []string{"default:secret"}}
