@@ -70,8 +70,8 @@ var sessions = []string{
 	"internal/httpsvc.FuzzRows", "internal/httpsvc.FuzzManagement", "internal/httpx.FuzzRetryAfter",
 	"internal/packets.FuzzTalk", "internal/snappy.FuzzAppend", "internal/telemetry.FuzzReply", "kv.FuzzDecode",
 	"kv.FuzzAnswers", "kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer",
-	"mock/control.FuzzAPI", "mock/couchbasemock.FuzzControl", "mock/gocaves.FuzzServe",
-	"mock/internal/management.FuzzServe",
+	"mock/control.FuzzAPI", "mock/couchbasemock.FuzzControl", "mock/couchbasemock.FuzzControlLines",
+	"mock/gocaves.FuzzServe", "mock/internal/management.FuzzServe",
 	"mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzCheckHandler", "mock/viewjs.FuzzFunctions",
 	"query.FuzzAnswer", "search.FuzzAnswer", "views.FuzzAnswer",
 }

@@ -292,7 +292,71 @@ func TestParseMacroCAS_B56(t *testing.T) {
 	}
 }
 
-// FuzzSubdocAnswer gives lookups and mutations whatever a server could send.
+// placesOf are the caller's indexes in the order of the wire: extended attributes go first.
+func placesOf(xattrs ...bool) (places []int) {
+	for _, first := range []bool{true, false} {
+		for i, x := range xattrs {
+			if x == first {
+				places = append(places, i)
+			}
+		}
+	}
+	return places
+}
+
+// requireLooked judges the result of a lookup by the answer: a status, a length and a value for each path, in the order
+// of the wire. Each is at its path's index, and nothing is left over.
+func requireLooked(t *testing.T, specs []kv.LookupSpec, got []kv.PathResult, answer []byte) {
+	xattrs := make([]bool, len(specs))
+	for i, s := range specs {
+		xattrs[i] = s.Xattr
+	}
+	require.Len(t, got, len(specs))
+	for _, i := range placesOf(xattrs...) {
+		n := 6 + int(binary.BigEndian.Uint32(answer[2:]))
+		requirePath(t, got[i], i, specs[i].Path, memd.Status(binary.BigEndian.Uint16(answer)), answer[6:n])
+		answer = answer[n:]
+	}
+	require.Empty(t, answer)
+}
+
+// requireChanged judges the result of a mutation by the answer: the place on the wire, a status, a length and a value
+// for each path that has a result; the last for a place counts.
+func requireChanged(t *testing.T, specs []kv.MutateSpec, got []kv.PathResult, answer []byte) {
+	xattrs := make([]bool, len(specs))
+	for i, s := range specs {
+		xattrs[i] = s.Xattr
+	}
+	places := placesOf(xattrs...)
+	require.Len(t, got, len(specs))
+	want := make([]kv.PathResult, len(specs))
+	for len(answer) > 0 {
+		n := 7 + int(binary.BigEndian.Uint32(answer[3:]))
+		p := &want[places[answer[0]]]
+		p.Status, p.Value = memd.Status(binary.BigEndian.Uint16(answer[1:])), answer[7:n]
+		answer = answer[n:]
+	}
+	for i, p := range want {
+		requirePath(t, got[i], i, specs[i].Path, p.Status, p.Value)
+	}
+}
+
+func requirePath(t *testing.T, p kv.PathResult, index int, path string, status memd.Status, value []byte) {
+	require.Equal(t, path, p.Path)
+	require.Equal(t, status, p.Status, path)
+	require.Equal(t, string(value), string(p.Value), path)
+	var e *kv.PathError
+	if err := p.Err(); status == memd.StatusSuccess {
+		require.NoError(t, err)
+	} else {
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, index, e.Index)
+		require.Equal(t, path, e.Path)
+	}
+}
+
+// FuzzSubdocAnswer (F11) gives lookups and mutations whatever a server could send. What is accepted is at its path's
+// index, although attributes go first on the wire; so is the path that has failed.
 func FuzzSubdocAnswer(f *testing.F) {
 	f.Add(uint16(0), []byte("\x00\x00\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x02yz\x00\xc0\x00\x00\x00\x00"))
 	f.Add(uint16(0xcc), []byte("\x00\xc0\x00\x00\x00\x00"))
@@ -318,17 +382,19 @@ func FuzzSubdocAnswer(f *testing.F) {
 		}
 		l, err := kv.Do(t.Context(), d, look)
 		if check(err); err == nil {
-			total := 6 * len(l.Paths)
-			for _, p := range l.Paths {
-				total += len(p.Value)
-				_ = p.Err()
-			}
-			if total != len(value) {
-				t.Fatalf("%d of %d bytes are accounted for", total, len(value))
-			}
+			requireLooked(t, look.Specs, l.Paths, value)
 		}
-		_, err = kv.Do(t.Context(), d, mutate)
-		check(err)
+		m, err := kv.Do(t.Context(), d, mutate)
+		var pe *kv.PathError
+		switch check(err); {
+		case err == nil:
+			requireChanged(t, mutate.Specs, m.Paths, value)
+		case errors.As(err, &pe):
+			i := placesOf(false, true, false)[value[0]]
+			require.Equal(t, i, pe.Index)
+			require.Equal(t, mutate.Specs[i].Path, pe.Path)
+			require.Equal(t, memd.Status(binary.BigEndian.Uint16(value[1:])), pe.Status)
+		}
 		g, err := kv.Do(t.Context(), d, project)
 		if check(err); err == nil && len(g.Value) == 0 {
 			t.Fatal("a projection is a document")
