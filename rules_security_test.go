@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -17,6 +18,7 @@ import (
 )
 
 // Each row of SECURITY.md has tests, which testdata/security.txt names: a row is a number, a package's path and a test.
+// The table has every test whose name bears a number of the page.
 func TestEveryRowOfTheSecurityPageHasItsTest(t *testing.T) {
 	page, err := os.ReadFile("SECURITY.md")
 	require.NoError(t, err)
@@ -27,18 +29,25 @@ func TestEveryRowOfTheSecurityPageHasItsTest(t *testing.T) {
 	require.Empty(t, found, "%s", strings.Join(found, "\n"))
 
 	tests := fstest.MapFS{"a/x_test.go": {Data: []byte("package a\nfunc TestX(t *testing.T) {}\n" +
-		"func TestY(t *testing.T) { t.Skip() }\n")}}
+		"func TestY(t *testing.T) { t.Skip() }\n")}, "b/x_test.go": {Data: []byte("package b\n" +
+		"func TestZ_S1_D5_S2(t *testing.T) {}\nfunc TestSHA_SASL(t *testing.T) {}\n")}}
 	for table, want := range map[string]string{
 		"S1 a TestX\n":             "S2 has no test",
 		"S1 a TestX\nS2 a TestY\n": "S2: a.TestY may be skipped",
 		"S1 a TestX\nS2 a TestZ\n": "S2: a has no TestZ",
 		"S1 a TestX\nS2 a\n":       "S2 a: a row has three words",
 		"S1 a TestX\nS3 a TestX\n": "S3 a TestX: SECURITY.md has no such row",
+		"S1 b TestZ_S1_D5_S2\n":    "S2: b.TestZ_S1_D5_S2 is not in the table",
+		"S2 b TestZ_S1_D5_S2\n":    "S1: b.TestZ_S1_D5_S2 is not in the table",
 	} {
 		found, err := checkSecurity(tests, "| S1 | it is safe |\n| S2 | it is closed |\n", table)
 		require.NoError(t, err)
 		require.Contains(t, found, want)
 	}
+	found, err = checkSecurity(tests, "| S1 | it is safe |\n| S2 | it is closed |\n", "S1 a TestX\n"+
+		"S1 b TestZ_S1_D5_S2\nS2 b TestZ_S1_D5_S2\n")
+	require.NoError(t, err)
+	require.Empty(t, found)
 }
 
 // checkSecurity says which rows of the page have no test, and what is wrong with the table.
@@ -75,8 +84,24 @@ func checkSecurity(files fs.FS, page, table string) (found []string, err error) 
 			found = append(found, row+" has no test")
 		}
 	}
-	return found, nil
+	return append(found, unlisted(tests, table)...), nil
 }
+
+// unlisted are the tests whose names bear a number of the page, and that the table does not have with that number.
+func unlisted(tests map[string]*ast.FuncDecl, table string) (found []string) {
+	for test := range tests {
+		for _, number := range strings.Split(test, "_")[1:] {
+			row := number + " " + strings.Replace(test, ".Test", " Test", 1)
+			if securityNumber.MatchString(number) && !slices.Contains(strings.Split(table, "\n"), row) {
+				found = append(found, number+": "+test+" is not in the table")
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+var securityNumber = regexp.MustCompile(`^S\d+$`)
 
 // The time that == takes tells how much of a secret is right.
 func TestTheMocksSecretsAreComparedInConstantTime(t *testing.T) {
