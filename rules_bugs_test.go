@@ -27,6 +27,11 @@ Numbers that are missing belong to no bug. D179 was taken back: the error of a r
 twice, as in "unambiguous timeout ..., because: operation timed out". That is so still, and is meant: a promise of
 retrying wants the second text for every end (retry/promises: TestAnErrorSaysItsCauseOnce).
 
+No column names the layer that should have caught a bug, because that was not written down when the bugs were found, and
+would be a guess now. Which layer catches it since is the package of its tests: a package at fault has unit tests, core
+and core/field test the whole client through its public API. What the simulation has to notice is in
+internal/sim/twins_test.go, and what chaos over real sockets has to, in internal/chaos/plant.go.
+
 This page is written by ` + "`go test . -run TestTheBugsPageIsTrue -update`" + ` from testdata/defects.txt and
 testdata/kinds.txt.
 `
