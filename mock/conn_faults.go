@@ -55,12 +55,15 @@ func (c *FaultConn) Close() error {
 // Reset ends the connection so that the other end sees a reset, where the system can do that.
 func (c *FaultConn) Reset() {
 	nc := c.Conn
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok { // of TLS
-		nc = t.NetConn()
+	for over, ok := nc.(interface{ NetConn() net.Conn }); ok; over, ok = nc.(interface{ NetConn() net.Conn }) { // TLS
+		nc = over.NetConn()
 	}
-	if t, ok := nc.(*net.TCPConn); ok {
+	switch t := nc.(type) {
+	case *net.TCPConn:
 		_ = t.SetLinger(0) // if that fails it is closed the usual way
 		_ = t.Close()
+	case interface{ Reset() }: // of the network in memory
+		t.Reset()
 	}
 	_ = c.Close() // it may be closed already
 }

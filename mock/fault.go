@@ -20,6 +20,7 @@ type Fault struct {
 	lie     bool          // do not execute mutations, acknowledge them all the same
 	silent  bool          // no answer
 	closes  bool          // close the connection, after the answer if there is one
+	resets  bool          // reset the connection
 	twice   bool          // send the answer two times
 	request func(req *memd.Packet)
 	answer  func(req, rep *memd.Packet)
@@ -48,6 +49,7 @@ func Combine(faults ...Fault) Fault {
 		out.hold, out.keep, out.skip = out.hold || f.hold, out.keep || f.keep, out.skip || f.skip
 		out.lie, out.silent = out.lie || f.lie, out.silent || f.silent
 		out.closes, out.twice = out.closes || f.closes, out.twice || f.twice
+		out.resets = out.resets || f.resets
 		if f.nmvb != nil {
 			out.nmvb = f.nmvb
 		}
@@ -155,6 +157,9 @@ func DropReply() Fault { return Fault{name: "drop reply", silent: true} }
 
 // CloseBefore closes the connection instead of executing the request.
 func CloseBefore() Fault { return Fault{name: "close before", skip: true, silent: true, closes: true} }
+
+// ResetBefore resets the connection instead of executing the request: what is on its way in either direction is lost.
+func ResetBefore() Fault { return Fault{name: "reset before", skip: true, silent: true, resets: true} }
 
 // CloseAfter executes the request and closes the connection instead of answering.
 func CloseAfter() Fault { return Fault{name: "close after", silent: true, closes: true} }

@@ -3,6 +3,7 @@ package mock_test
 import (
 	"context"
 	"encoding/binary"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +92,7 @@ func TestFaultsThatEndTheConnection(t *testing.T) {
 		applied int
 	}{
 		{"close before", mock.CloseBefore(), 0, 0},
+		{"reset before", mock.ResetBefore(), 0, 0},
 		{"close after", mock.CloseAfter(), 0, 1},
 		{"truncate in the header", mock.Truncate(10), 10, 1},
 		{"truncate in the body", mock.Truncate(30), 30, 1},
@@ -110,6 +112,23 @@ func TestFaultsThatEndTheConnection(t *testing.T) {
 			require.Equal(t, 1, in.Fired())
 		})
 	}
+}
+
+// A reset is one for the client too, over real sockets as on the network in memory.
+func TestAResetIsSeenAsOne(t *testing.T) {
+	reset := func(t *testing.T, opts ...mock.Option) {
+		c := mock.Start(t, opts...)
+		r := login(t, c, baseFeatures...)
+		c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.ResetBefore())
+		r.send(storePacket(memd.OpSet, "k", "v"))
+		_, err := r.nc.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.Empty(t, c.ApplyLog("default"))
+	}
+	t.Run("real", func(t *testing.T) { reset(t) })
+	t.Run("in memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { reset(t, mock.Virtual()) })
+	})
 }
 
 func TestFaultsThatCorrupt(t *testing.T) {

@@ -161,7 +161,7 @@ func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
 	if !f.silent && !rep.silent && (f.answer != nil || !rq.hushed(rep)) {
 		b = rq.encode(rep, f)
 	}
-	rq.tellAnswered(rep, b, f, f.closes || rep.closes)
+	rq.tellAnswered(rep, b, f, f.closes || f.resets || rep.closes)
 	if b != nil {
 		for i := range rep.before {
 			k.send(rq.encode(&rep.before[i], &noFault))
@@ -171,7 +171,12 @@ func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
 			k.send(b)
 		}
 	}
-	if f.closes || rep.closes {
+	switch {
+	case f.resets:
+		k.nc.Reset()
+		k.close()
+		return false
+	case f.closes || rep.closes:
 		k.end()
 		return false
 	}

@@ -92,6 +92,17 @@ func TestRewrites(t *testing.T) {
 	require.JSONEq(t, `{"list":[1,2],"by":"the mock"}`, c.get(b, "k"))
 }
 
+func TestAReset(t *testing.T) {
+	c := start(t)
+	b := c.client().Bucket("default")
+	c.upsert(b, "k", "v")
+	in := c.ok("POST", "/v1/injections", body{
+		"match": body{"opcodes": []string{"GET"}, "times": 1}, "fault": body{"close": "reset"},
+	})
+	require.Equal(t, "v", c.get(b, "k"), "over another connection")
+	require.InDelta(t, 1, c.ok("GET", "/v1/injections/"+in["id"].(string), nil)["fired"], 0)
+}
+
 func TestTopology(t *testing.T) {
 	c := start(t, mock.Nodes(2))
 	b := c.client().Bucket("default")

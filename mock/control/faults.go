@@ -98,7 +98,7 @@ type Fault struct {
 	HoldReply    bool            `json:"hold_reply,omitempty" doc:"wait for release between execution and answer"`
 	Drop         bool            `json:"drop,omitempty" doc:"neither execute nor answer"`
 	DropReply    bool            `json:"drop_reply,omitempty" doc:"execute, and do not answer"`
-	Close        string          `json:"close,omitempty" doc:"close the connection: before (instead of executing), after (instead of answering) or answered"`
+	Close        string          `json:"close,omitempty" doc:"close the connection: before or reset (instead of executing), after (instead of answering) or answered"`
 	Truncate     *int            `json:"truncate,omitempty" doc:"send so many bytes of the answer, and close the connection"`
 	Twice        bool            `json:"twice,omitempty" doc:"send the answer two times"`
 	Corrupt      string          `json:"corrupt,omitempty" doc:"make the answer's magic, length, parts or opaque wrong"`
@@ -298,8 +298,10 @@ func (f *Fault) endings(at string) (out []mock.Fault, err error) {
 		out = append(out, mock.CloseAfter())
 	case "answered":
 		out = append(out, mock.CloseAnswered())
+	case "reset":
+		out = append(out, mock.ResetBefore())
 	default:
-		return nil, invalid(at+"close", "%q is not before, after or answered", f.Close)
+		return nil, invalid(at+"close", "%q is not before, after, answered or reset", f.Close)
 	}
 	if f.Truncate != nil {
 		out = append(out, mock.Truncate(*f.Truncate))

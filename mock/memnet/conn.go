@@ -68,8 +68,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// abort is Close with a reset.
-func (c *conn) abort() {
+// Reset is Close with a reset.
+func (c *conn) Reset() {
 	c.link.Reset()
 	_ = c.Close() // never fails
 }

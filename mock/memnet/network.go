@@ -249,7 +249,7 @@ func (n *Network) hand(server *conn) {
 	}
 	n.mu.Unlock()
 	if closed {
-		server.abort()
+		server.Reset()
 	}
 }
 
@@ -315,7 +315,7 @@ func (l *listener) Close() error {
 	l.n.wake()
 	l.n.mu.Unlock()
 	for _, c := range left {
-		c.abort()
+		c.Reset()
 	}
 	return nil
 }
