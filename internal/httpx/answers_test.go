@@ -2,9 +2,13 @@ package httpx_test
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/views"
 )
@@ -64,24 +69,61 @@ func TestConnectionsAreUsedAgainWhenClean(t *testing.T) {
 	}
 }
 
-// TestCompressedAnswersAreRefused: nothing is unpacked, so nothing can be packed too well.
+// bomb packs an answer with one row of 100 MiB into a thousandth of that.
+func bomb(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	mebibyte := bytes.Repeat([]byte{'x'}, 1<<20)
+	for i := range 100 {
+		text := mebibyte
+		switch i {
+		case 0:
+			text = []byte(`{"results":["`)
+		case 99:
+			text = []byte(`"]}`)
+		}
+		_, err := z.Write(text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	require.Less(t, b.Len(), 1<<20)
+	return b.Bytes()
+}
+
+// TestCompressedAnswersAreRefused: nothing is unpacked, so nothing can be packed too well. That is so for answers of
+// every status, and for one whose row would be within the limit. The caller of a raw request gets what came.
 func TestCompressedAnswersAreRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Content-Encoding", "gzip")
-			_, _ = io.WriteString(rw, "\x1f\x8b")
-		}, setup{})
-		_, _, err := w.read(statement(true))
-		require.ErrorIs(t, err, cberr.DecodingFailure)
-		require.Equal(t, 1, w.count())
-		require.Empty(t, w.requests()[0].header.Get("Accept-Encoding"))
-		resp, err := w.client.Do(t.Context(), get("/raw")) // the caller of a raw request gets what came
-		require.NoError(t, err)
-		data, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.Equal(t, "\x1f\x8b", string(data))
-		require.NoError(t, resp.Body.Close())
-	})
+	packed := bomb(t)
+	for _, status := range []int{200, 404, 500, 503} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+					rw.Header().Set("Content-Encoding", "gzip")
+					rw.WriteHeader(status)
+					_, _ = rw.Write(packed)
+				}, setup{options: func(o *httpx.Options) { o.RowLimit = 1 << 30 }})
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				rows, _, err := w.read(statement(false))
+				runtime.ReadMemStats(&after)
+				require.ErrorIs(t, err, cberr.DecodingFailure)
+				require.Empty(t, rows)
+				require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
+				require.Equal(t, 1, w.count())
+				require.Empty(t, w.requests()[0].header.Get("Accept-Encoding"))
+				if status == http.StatusServiceUnavailable { // it is no answer for the caller of a raw request
+					return
+				}
+				resp, err := w.client.Do(t.Context(), get("/raw"))
+				require.NoError(t, err)
+				data, err := io.ReadAll(resp.Body)
+				require.NoError(t, err)
+				require.Equal(t, packed, data)
+				require.NoError(t, resp.Body.Close())
+			})
+		})
+	}
 }
 
 // TestHostileAnswers: headers and rows without end, and what is no JSON, are typed errors.
