@@ -2,15 +2,18 @@ package sim
 
 import (
 	"math"
+	"net"
 	"slices"
 	"time"
 
+	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/mock"
 )
 
 // Certificates: in the runs with TLS nodes show wrong ones for a while, or a new one that is as good. No request may
-// leave over a connection to a node that has shown a wrong one (P14): what the client sends behind the handshake is
-// seen by its end of the connection, which reads along. That calls succeed again afterwards is P9.
+// leave over a connection to a node that has shown a wrong one (P14), neither one for a document nor one to a service,
+// which brings the password: what the client sends behind the handshake is seen by its end of the connection, which
+// reads along. That calls succeed again afterwards is P9.
 
 // showing is what a node shows since a time of the run.
 type showing struct {
@@ -34,6 +37,28 @@ type shown struct {
 	dated bool
 }
 
+// encrypts has the client use TLS.
+func (w *world) encrypts(cfg *core.Config) {
+	if cfg.TLS.Config = w.m.TLSConfig(); w.tls {
+		cfg.TLS.Config.KeyLogWriter, cfg.TLS.Config.Time = &w.tap.secrets, w.now
+		w.encrypted = []string{w.kvPort()}
+		for _, s := range []mock.Service{
+			mock.ManagementService, mock.ViewsService, mock.QueryService, mock.SearchService, mock.AnalyticsService,
+			mock.EventingService,
+		} {
+			_, port, _ := net.SplitHostPort(w.m.Node(0).ServiceTLSAddr(s))
+			w.encrypted = append(w.encrypted, port)
+		}
+	}
+}
+
+// linksOf are the connections to a node, those of all its services.
+func (w *world) linksOf(addr string) []*mock.Link {
+	return slices.DeleteFunc(w.m.Network().Links(), func(l *mock.Link) bool {
+		return host(l.RemoteAddr()) != host(addr)
+	})
+}
+
 // show makes a node show a certificate.
 func (w *world) show(addr string, kind mock.Certificate) {
 	nodes := w.nodesAt(addr)
@@ -43,11 +68,11 @@ func (w *world) show(addr string, kind mock.Certificate) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.since()
-	if old := w.shows[addr]; old.wrong() {
-		w.wrong[addr] = append(w.wrong[addr], shown{span{old.since, now}, old.dated()})
+	now, at := w.since(), host(addr)
+	if old := w.shows[at]; old.wrong() {
+		w.wrong[at] = append(w.wrong[at], shown{span{old.since, now}, old.dated()})
 	}
-	w.shows[addr] = showing{kind, now}
+	w.shows[at] = showing{kind, now}
 }
 
 // certified is a fault of what a node shows to new connections, which it makes necessary.
@@ -56,7 +81,7 @@ func certified(name string, kind mock.Certificate) fault {
 		before := w.dialed(addr)
 		w.show(addr, kind)
 		w.breaks()
-		w.reset(w.linksTo(addr))
+		w.reset(w.linksOf(addr))
 		return func() int {
 			if kind != mock.RotatedCertificate {
 				w.show(addr, mock.GoodCertificate)
@@ -151,9 +176,9 @@ func (w *world) goodAgain() {
 
 // checkCertificates judges which connections requests have left over.
 func (w *world) checkCertificates() {
-	for addr, s := range w.shows {
+	for at, s := range w.shows {
 		if s.wrong() {
-			w.wrong[addr] = append(w.wrong[addr], shown{span{s.since, w.finished}, s.dated()})
+			w.wrong[at] = append(w.wrong[at], shown{span{s.since, w.finished}, s.dated()})
 		}
 	}
 	for _, c := range w.tap.secret {
@@ -166,11 +191,14 @@ func (w *world) checkCertificates() {
 		}
 		w.report.Reached["a connection over TLS"]++
 		from, to := c.secret.hello.Sub(w.began), c.secret.server.Sub(w.began)
-		for _, s := range w.wrong[c.addr] {
+		for _, s := range w.wrong[host(c.addr)] {
 			if from < s.from || to > s.to || s.dated && w.dateless(from, to) {
 				continue
 			}
 			w.report.Reached["a wrong certificate was shown"]++
+			if c.service {
+				w.report.Reached[shownToRequests]++
+			}
 			if c.secret.spoke {
 				w.report.violate("P14", "something went to %s over the connection of %v after the beginning, although "+
 					"its certificate was wrong", c.addr, from)

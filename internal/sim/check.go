@@ -114,6 +114,8 @@ func (w *world) check() {
 	w.checkTraffic()
 	w.lookAtHedges()
 	w.checkCertificates()
+	w.checkAuthorized()
+	w.checkDialled()
 	w.checkInFlight()
 	w.checkDials()
 	w.checkDriven()

@@ -18,10 +18,11 @@
 //	P9   once the faults have stopped, calls succeed again
 //	P10  attempts and dials are bounded, also where a server drives them
 //	P11  Close ends in time, and leaves no goroutine and no socket
-//	P12  what waits is bounded
+//	P12  what waits is bounded, and no answer of a service is unpacked
 //	P13  no password is in the log, in an error, in a span, in a label of a metric or in the diagnostics
-//	P14  no password leaves in the clear, and no request goes to a node that has not proven to know it, or whose
-//	     certificate is wrong
+//	P14  no password leaves in the clear unless that is allowed, or for a host that is no node; logins begin with the
+//	     first mechanism that is allowed, and use none that is not; no request goes to a node that has not proven to
+//	     know the password, or whose certificate is wrong; with TLS no port without TLS is dialled
 //	P15  each operation that is told of ends once, and so does each span, with the status of its call; as many retries
 //	     are counted as calls have made, and as many durations are measured as calls were
 //	P16  the log has no line about a broken invariant, nor about a panic but those of callbacks
@@ -29,9 +30,9 @@
 // Most calls are for documents that others call for too; some workers visit documents of their own, with every kind of
 // operation (visits.go).
 //
-// Requests to the services are judged by P1 to P6 and P10 alone: from what the mock says that it has executed, from
-// when they came, and from their rows. In some of the runs all connections are over TLS, and values and maps
-// compressed.
+// Requests to the services are judged by P1 to P6, P10 and P12 to P14: from what the mock says that it has executed,
+// from when they came, from their rows and errors, and from what has left for which node. In some of the runs all
+// connections are over TLS, and values and maps compressed.
 //
 // The faults are those of the programme, see programme.go. A set of seeds that is large enough has to meet each of
 // them, every reason for a retry, every branch of the decision about an answer, every kind of operation, every phase in

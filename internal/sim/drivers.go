@@ -114,6 +114,7 @@ type scanning struct {
 	number       int
 	limit        time.Duration
 	began, ended time.Duration
+	err          error
 }
 
 // scanEnd is how long the end of a scan may take: it tells the nodes that it needs no more.
@@ -143,7 +144,7 @@ func (w *world) scan(ctx context.Context) {
 			run.Close()
 			err = run.Err()
 		}
-		s.ended = w.since()
+		s.ended, s.err = w.since(), err
 		cancel()
 		w.mu.Lock()
 		w.scanned = append(w.scanned, s)

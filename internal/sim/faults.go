@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -214,7 +215,7 @@ func protocolFaults() []fault {
 
 func requestFaults() []fault {
 	return []fault{
-		resetting("3 closed before HELLO", memd.OpHello),
+		resetting(beforeHello, memd.OpHello),
 		injected("5 end of stream in a header", 3, func(r *source) mock.Fault { return mock.Truncate(r.below(24)) }),
 		injected("6 end of stream in a body", 3, func(r *source) mock.Fault { return mock.Truncate(24 + r.below(12)) }),
 		injected("14 request dropped", 4, answers(mock.Drop())),
@@ -295,15 +296,35 @@ func delaying(name string, f func(time.Duration) mock.Fault) fault {
 	}}
 }
 
-// resetting is a fault of handshakes, which it makes necessary.
+// resetting is a fault of handshakes, which it makes necessary: a node closes the connection, or resets it.
 func resetting(name string, op memd.Opcode) fault {
 	return fault{name: name, begin: func(w *world, r *source, addr string) func() int {
-		end := injected(name, 1, answers(mock.CloseBefore()), op).begin(w, r, addr)
+		resets, how := r.below(2) == 0 && !w.leavesOut(resetAt(name)), mock.CloseBefore()
+		if resets {
+			how = mock.ResetBefore()
+		}
+		end := injected(name, 1, answers(how), op).begin(w, r, addr)
 		w.breaks()
 		w.reset(w.linksTo(addr))
-		return end
+		return func() int {
+			n := end()
+			if resets {
+				w.fired(resetAt(name), n)
+				return 0
+			}
+			return n
+		}
 	}}
 }
+
+// resetAt is the name of the resets among the faults of a step of the handshake.
+func resetAt(name string) string { return strings.Replace(name, "closed", "reset", 1) }
+
+// beforeHello is the name of the first of them.
+const beforeHello = "3 closed before HELLO"
+
+// closedAt is the name of the others.
+func closedAt(step memd.Opcode) string { return "4 closed at " + step.String() }
 
 // disturb causes one fault after the other until ctx ends.
 func (w *world) disturb(ctx context.Context, id int) {

@@ -112,6 +112,9 @@ func (k *intake) add(b []byte) {
 	}
 }
 
+// NetConn is the connection over TLS: a node's reset needs the socket below.
+func (k *intake) NetConn() net.Conn { return k.Conn }
+
 // Write implements net.Conn.
 func (k *intake) Write(b []byte) (n int, err error) {
 	for n < len(b) {

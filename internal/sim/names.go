@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -63,10 +64,13 @@ func (l liar) LookupSRV(ctx context.Context, _, _, _ string) (string, []*net.SRV
 	}
 	table := lies()
 	n := w.d.below(len(table)+2, text("lie"), at)
-	if n >= len(table) {
-		return srvName, good, nil
+	records, err := good, error(nil)
+	if n < len(table) {
+		w.fired(table[n].name, 1)
+		records, err = table[n].answer(ctx, w, good)
 	}
-	w.fired(table[n].name, 1)
-	records, err := table[n].answer(ctx, w, good)
+	for _, r := range records {
+		w.name(strings.TrimSuffix(r.Target, "."))
+	}
 	return srvName, records, err
 }

@@ -47,14 +47,43 @@ func snappied(value ...byte) mock.Fault {
 	return datatyped(func(rep *memd.Packet) { rep.Datatype, rep.Value = rep.Datatype|memd.DatatypeSnappy, value })
 }
 
-// hellos are the features that HELLO refuses in turn: those that the client asks for in these runs.
+// hellos are the features that HELLO refuses in turn: all that the client asks for in these runs.
 func hellos() []memd.Feature {
 	return []memd.Feature{
 		memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON, memd.FeatureMutationSeqno,
 		memd.FeatureTracing, memd.FeatureUnorderedExecution, memd.FeatureAltRequest, memd.FeatureSyncReplication,
 		memd.FeatureCollections, memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion,
-		memd.FeatureDedupeNotMyVBucket, memd.FeatureSnappy, memd.FeatureSnappyEverywhere, memd.FeatureDuplex,
-		memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief,
+		memd.FeatureDedupeNotMyVBucket, memd.FeatureSnappy, memd.FeatureSnappyEverywhere, memd.FeatureVAttr,
+		memd.FeatureSubdocCreateAsDeleted, memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocReplaceBodyWithXattr,
+		memd.FeatureSubdocReplicaRead, memd.FeatureSubdocMultipleXattrKeys, memd.FeatureSubdocBinaryXattr,
+		memd.FeatureRangeScanIncludeXattr, memd.FeatureSubdocReplicaReadDeleted, memd.FeatureGetRandomKeyIncludeXattr,
+		memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief,
+		memd.FeatureReportUnitUsage,
+	}
+}
+
+// refuseFeatures has nodes refuse up to half of the features; the end counts the HELLOs that asked for each of them.
+func (w *world) refuseFeatures(r *source) (end func()) {
+	all, at := hellos(), r.below(len(hellos()))
+	var fs []memd.Feature
+	var met []*mock.Counter
+	for i := range 1 + r.below(len(all)/2) {
+		f := all[(at+5*i)%len(all)]
+		fs = append(fs, f)
+		met = append(met, w.m.Count(mock.Match{
+			Opcodes: []memd.Opcode{memd.OpHello}, Func: func(rq *memd.Packet) bool {
+				asked, err := memd.ParseFeatures(rq.Value)
+				return err == nil && asked.Has(f)
+			},
+		}))
+	}
+	w.m.RefuseFeatures(fs...)
+	return func() {
+		w.m.RefuseFeatures()
+		for i, f := range fs {
+			met[i].Remove()
+			w.fired(refused(f), met[i].Fired())
+		}
 	}
 }
 
@@ -65,7 +94,7 @@ func refused(f memd.Feature) string { return refusedFeature + f.String() }
 func oddFaults() []fault {
 	fs := slices.Concat(oddAnswers(), oddServers(), refusals())
 	for _, step := range handshakeSteps {
-		fs = append(fs, resetting("4 closed at "+step.String(), step))
+		fs = append(fs, resetting(closedAt(step), step))
 	}
 	return fs
 }
@@ -94,8 +123,26 @@ func oddAnswers() []fault {
 		injected("29 an error with a body that is not JSON", 5,
 			answers(mock.ErrorBody(memd.StatusTmpFail, []byte("{no")))),
 		injected("35c durable write in doubt", 2, answers(mock.StatusAfter(memd.StatusSyncWriteAmbiguous)), writes...),
-		injected("45 node with the configuration only", 8, answers(mock.Status(memd.StatusConfigOnly))),
+		configOnly(),
 	}
+}
+
+// configOnly is a node that has nothing but the bucket's configuration: it refuses requests for documents, and in half
+// of the cases it lets no new connection select the bucket.
+func configOnly() fault {
+	f := injected("45 node with the configuration only", 8, answers(mock.Status(memd.StatusConfigOnly)))
+	documents := f.begin
+	f.begin = func(w *world, r *source, addr string) func() int {
+		end := documents(w, r, addr)
+		if r.below(2) == 0 {
+			return end
+		}
+		again := w.loginsAnew(addr, w.m.Inject(mock.Match{
+			Nodes: w.nodesAt(addr), Opcodes: []memd.Opcode{memd.OpSelectBucket},
+		}, mock.Status(memd.StatusConfigOnly)))
+		return func() int { return end() + again() }
+	}
+	return f
 }
 
 // oddServers are faults of connections and nodes.
@@ -120,18 +167,12 @@ func oddServers() []fault {
 			return func() int { return n * len(w.linksTo(addr)) }
 		}},
 		{name: "31 HELLO refuses some features", begin: func(w *world, r *source, addr string) func() int {
-			all, at := hellos(), r.below(len(hellos()))
-			fs := []memd.Feature{all[at], all[(at+5)%len(all)], all[(at+11)%len(all)]}
-			before := w.dialed(addr)
-			w.m.RefuseFeatures(fs...)
+			before, end := w.dialed(addr), w.refuseFeatures(r)
 			w.breaks()
 			w.reset(w.linksTo(addr))
 			return func() int {
-				w.m.RefuseFeatures()
+				end()
 				n := w.dialed(addr) - before
-				for _, f := range fs {
-					w.fired(refused(f), n)
-				}
 				w.breaks()
 				w.reset(w.m.Network().Links()) // those of other nodes may be without it, too
 				return n

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -91,6 +92,10 @@ type plan struct {
 	unready     int  // so many maps have no vbuckets at first
 	connections int
 	private     bool // some workers have documents of their own, for operations of all kinds
+	clear       bool // the password may go in the clear
+	chooses     bool // the configuration names mechanisms
+	mechanisms  []string
+	barred      time.Duration // for so long no login is accepted, from the beginning on
 }
 
 // parts are what a plan can do without.
@@ -103,7 +108,8 @@ var parts = map[string]func(p *plan) *bool{
 	"breaker": func(p *plan) *bool { return &p.breaker }, "tls": func(p *plan) *bool { return &p.tls },
 	"packs": func(p *plan) *bool { return &p.packs }, "active": func(p *plan) *bool { return &p.active },
 	"names": func(p *plan) *bool { return &p.names }, "single": func(p *plan) *bool { return &p.single },
-	"private": func(p *plan) *bool { return &p.private },
+	"private": func(p *plan) *bool { return &p.private }, "clear": func(p *plan) *bool { return &p.clear },
+	"chooses": func(p *plan) *bool { return &p.chooses },
 }
 
 // Parts are the parts of a run that Options.Without may name, besides faults and changes.
@@ -147,6 +153,7 @@ func draw(o Options) *plan {
 		p.unready = 1 + r.below(6)
 	}
 	p.private = r.below(2) == 0
+	p.drawLogins(r)
 	// Over TLS a goroutine of the client's writes, and which calls find a place under a small limit depends on when it
 	// gets the processor.
 	p.tls = p.tls && !p.tight
@@ -159,6 +166,7 @@ func draw(o Options) *plan {
 			*of(p) = false
 		}
 	}
+	p.fitLogins()
 	if p.drives {
 		p.latency, p.asks, p.scans = fastest, true, true
 	}
@@ -176,4 +184,16 @@ func (p *plan) limits() (maxParked, maxQueued, maxInFlight int) {
 		return 12, 16, 12
 	}
 	return 0, 0, 0
+}
+
+// String says what the seed has drawn.
+func (p *plan) String() string {
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, "+
+		"whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, "+
+		"scans %t, drives %t, faults %d, breaker %t, tls %t, packs %t, active %t, names %t, "+
+		"single %t, unready %d, connections %d, private %t, clear %t, mechanisms %v, barred %v",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush,
+		p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.scans, p.drives, p.faults, p.breaker,
+		p.tls, p.packs, p.active, p.names, p.single, p.unready, p.connections, p.private, p.clear, p.mechanisms,
+		p.barred)
 }

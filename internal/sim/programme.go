@@ -65,7 +65,7 @@ func programme() []programmed {
 		{42, "bucket deleted and created again", "", nil, nil},
 		{43, "failover, rebalance in and out, every node replaced", "abcd", nil, nil},
 		{44, "login refused: everywhere, after a rotation, on one node", "abc", nil, nil},
-		{45, "node with the configuration only", "", nil, nil},
+		{45, "node with the configuration only", "", nil, []string{"core/field TestANodeWithTheConfigurationOnly"}},
 		{46, "no access to one scope", "", nil, nil},
 		{47, "names and certificates", "abcdefgh", nil, nil},
 		{48, "services: cut rows, errors at the end, 503, redirects, trickling bodies, gzip", "abcdef", nil, nil},
@@ -91,5 +91,9 @@ func injections() (names []string) {
 			names = append(names, served(s, e.name))
 		}
 	}
-	return append(names, bucketFlushed, bucketRenewed, shortWrites, emptyMap, lagging, anyRefusal)
+	for _, step := range handshakeSteps {
+		names = append(names, resetAt(closedAt(step)))
+	}
+	return append(names, resetAt(beforeHello), bucketFlushed, bucketRenewed, shortWrites, emptyMap, lagging, anyRefusal,
+		barredAtFirst)
 }

@@ -1,16 +1,22 @@
 package sim
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/memd"
 )
 
 // Every fault of the programme is injected here or tested by a test that exists, and every injection has its fault.
@@ -53,6 +59,62 @@ func TestTheProgrammeIsComplete(t *testing.T) {
 	for name := range left { // these are beside the programme
 		require.Regexp(t, "^(loops|callbacks|clock jumps): ", name)
 	}
+}
+
+// What HELLO asks for in the runs is refused in turn, all of it.
+func TestEveryFeatureIsRefused(t *testing.T) {
+	o := Options{Seed: 3, Ops: 50}
+	w := &world{plan: draw(o), report: newReport(o)}
+	w.pushes, w.packs, w.barred = true, true, 0
+	synctest.Test(t, w.run)
+	var asked []memd.Feature
+	for _, f := range w.facts.frames {
+		for v := f.Value; f.Opcode == memd.OpHello && len(v) >= 2; v = v[2:] {
+			asked = append(asked, memd.Feature(binary.BigEndian.Uint16(v)))
+		}
+	}
+	slices.Sort(asked)
+	require.ElementsMatch(t, slices.Compact(asked), hellos())
+}
+
+// The judge of P14 knows what may be logged in with.
+func TestTheMechanismsThatMayBeUsed(t *testing.T) {
+	for _, c := range []struct {
+		p    plan
+		want []string
+	}{
+		{plan{}, []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"}},
+		{plan{clear: true}, []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}},
+		{plan{tls: true}, []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}},
+		{plan{mechanisms: []string{"PLAIN", "SCRAM-SHA1"}}, []string{"SCRAM-SHA1"}},
+		{plan{mechanisms: []string{"PLAIN"}}, []string{}},
+		{plan{mechanisms: []string{"PLAIN"}, tls: true}, []string{"PLAIN"}},
+	} {
+		require.Equal(t, c.want, c.p.logins())
+	}
+}
+
+// A password is found in every form in which a program prints it.
+func TestPasswordsAreFoundInEveryForm(t *testing.T) {
+	const password = "canary-7f"
+	secret := []byte(password)
+	for _, text := range []string{
+		"it is " + password, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprint(secret),
+		fmt.Sprintf("%#v", secret), fmt.Sprintf("%+v", struct{ A, B any }{1, secret}),
+		base64.StdEncoding.EncodeToString(secret), url.QueryEscape(password),
+		base64.StdEncoding.EncodeToString([]byte("Administrator:" + password)),
+		base64.StdEncoding.EncodeToString([]byte("\x00Administrator\x00" + password)),
+	} {
+		w := &world{report: newReport(Options{})}
+		w.secrets.add(password)
+		w.says("a text", []byte("before "+text+" behind"))
+		require.Len(t, w.report.Violations, 1, text)
+		require.Equal(t, "P13", w.report.Violations[0].Property)
+	}
+	w := &world{report: newReport(Options{})}
+	w.secrets.add(password)
+	w.says("a text", []byte("canary-8f and Administrator"))
+	require.Empty(t, w.report.Violations)
 }
 
 // hasTest reports whether a folder of the module has a test.

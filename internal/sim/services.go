@@ -62,7 +62,7 @@ func deliveries() []execution {
 		Status: http.StatusTemporaryRedirect, Header: http.Header{"Location": {"http://" + emptyAddr + ":8093/query"}},
 		Body: []byte("there"),
 	}
-	zipped := mock.Answer{Header: http.Header{"Content-Encoding": {"gzip"}}, Body: []byte("\x1f\x8b\x08\x00 no gzip")}
+	zipped := mock.Answer{Header: http.Header{"Content-Encoding": {"gzip"}}} // its body is the run's, see execute
 	trickling := mock.Answer{Mutated: 1, Rows: rows(5), Chunk: 9, Trickle: 17 * time.Millisecond}
 	return []execution{
 		{"48a cut off in a row", true, 2, mock.Answer{Mutated: 1, Rows: rows(20), CutBytes: 200}},
@@ -76,7 +76,7 @@ func deliveries() []execution {
 		{"429", false, 2, later(http.StatusTooManyRequests, "")},
 		{"48d sent elsewhere", false, 1, elsewhere},
 		{"48e the body trickles", true, 2, trickling},
-		{"48f gzip, unasked", true, 1, zipped},
+		{packedAnswer, true, 1, zipped},
 	}
 }
 
@@ -112,7 +112,10 @@ var services = map[mock.Service]func() []execution{
 
 // serves has the services answer requests that name a token in a way of their own.
 func (w *world) serves() {
-	w.asked, w.told = map[string]int{}, map[string]order{}
+	w.asked, w.told, w.packed = map[string]int{}, map[string]order{}, map[string]bool{}
+	if w.asks {
+		w.bomb = newBomb()
+	}
 	w.m.Script(mock.ServiceMatch{Service: mock.SearchService, Path: "/query"}, mock.Answer{
 		Func: func(rq *mock.ServiceRequest) mock.Answer {
 			var q struct{ Query string }
@@ -201,6 +204,7 @@ func (w *world) checkAsked(a *asking, what fmt.Stringer) {
 	if a.odd {
 		w.report.violate("P5", "%s: the %d rows that it was given are not those of an answer", what, a.got)
 	}
+	w.checkPacked(a, what)
 }
 
 // String is the line of a request that changes nothing.

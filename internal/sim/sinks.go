@@ -16,14 +16,18 @@ import (
 // What the client says: its log, the errors of its calls, its diagnostics. No password may be in it, in no form (P13),
 // and no line of the log may be about a broken invariant (P16).
 
-// canaries are the passwords of a run in every form in which they may leave a program.
+// canaries are the passwords of a run in every form in which they may leave a program: as they are, in base64 (alone,
+// and as logins and Basic authentication have them), in hexadecimal numbers, and as package fmt prints bytes.
 type canaries [][]byte
 
 func (c *canaries) add(password string) {
 	for _, login := range []string{"\x00" + mock.DefaultUser + "\x00" + password, mock.DefaultUser + ":" + password} {
 		*c = append(*c, []byte(base64.StdEncoding.EncodeToString([]byte(login))))
 	}
-	*c = append(*c, []byte(password), []byte(hex.EncodeToString([]byte(password))))
+	secret := []byte(password)
+	*c = append(*c, secret, []byte(hex.EncodeToString(secret)), fmt.Appendf(nil, "%X", secret),
+		[]byte(base64.RawStdEncoding.EncodeToString(secret)), bytes.Trim(fmt.Append(nil, secret), "[]"),
+		bytes.TrimSuffix(bytes.TrimPrefix(fmt.Appendf(nil, "%#v", secret), []byte("[]byte{")), []byte("}")))
 }
 
 // says looks at something that the client has said.
@@ -88,15 +92,28 @@ func (w *world) lastWords() {
 	}
 }
 
-// checkErrors looks at the errors of the calls, and at every 64th as a debugger would.
+// checkErrors looks at the errors of the calls, and at every 64th as a debugger would. So it does at those of requests
+// to services and of scans, which are not as many: at each of them in both ways.
 func (w *world) checkErrors() {
+	look := func(where string, err error, closely bool) {
+		if err == nil {
+			return
+		}
+		w.says(where, []byte(err.Error()))
+		if closely {
+			w.says(where, fmt.Appendf(nil, "%+v %#v", err, err))
+		}
+	}
 	for i, e := range w.ledger {
-		if e.err == nil {
-			continue
-		}
-		w.says("an error", []byte(e.err.Error()))
-		if i%64 == 0 {
-			w.says("an error", fmt.Appendf(nil, "%+v %#v", e.err, e.err))
-		}
+		look("an error", e.err, i%64 == 0)
+	}
+	for _, s := range w.statements {
+		look("the error of a statement", s.err, true)
+	}
+	for i := range w.looked {
+		look("the error of a request to a service", w.looked[i].err, true)
+	}
+	for _, s := range w.scanned {
+		look("the error of a scan", s.err, true)
 	}
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // What goes over connections with TLS is judged as what goes over plain ones: the client's end of each connection reads
-// along, with the secrets that crypto/tls writes down for that (tls.Config.KeyLogWriter). It knows TLS 1.3 alone, which
-// client and mock speak, and tells handshakes from what follows them by trying: RFC 8446, sections 5 and 7.
+// along, with the secrets that crypto/tls writes down for that (tls.Config.KeyLogWriter); so it does on connections to
+// services, over which requests bring the password. It knows TLS 1.3 alone, which client and mock speak, and tells
+// handshakes from what follows them by trying: RFC 8446, sections 5 and 7.
 
 // keyring has the secrets of the connections, by name and the client's random number.
 type keyring struct {

@@ -124,6 +124,9 @@ func (w *world) execute(service mock.Service, table []execution, token string) m
 			w.executed[token]++
 		}
 		w.report.FaultsFired[served(service, e.name)]++
+		if w.packed[token] = e.name == packedAnswer; w.packed[token] {
+			e.answer.Body = w.bomb
+		}
 		if seconds, err := strconv.Atoi(e.answer.Header.Get("Retry-After")); err == nil {
 			w.told[token] = order{w.since(), w.since() + time.Duration(seconds)*time.Second}
 		}

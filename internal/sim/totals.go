@@ -109,9 +109,12 @@ func (t *Totals) missing() []string {
 	for o := done; o <= doubtful; o++ {
 		need(t.Outcomes, o.String())
 	}
-	need(t.Reached, "a wrong certificate was shown", "in doubt, applied 0 times", "in doubt, applied 1 times",
-		"ended by Close", "history judged", queueFull, "a scan of everything", wokenByHealth, wokenByMap, lateAttempt,
-		closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledInFlight, canceledParked)
+	need(t.Reached, "a wrong certificate was shown", shownToRequests, refusedPacked, "in doubt, applied 0 times",
+		"in doubt, applied 1 times", "ended by Close", "history judged", queueFull, "a scan of everything",
+		wokenByHealth, wokenByMap, lateAttempt, closedUnsent, closedInFlight, closedParked, canceledUnsent,
+		canceledInFlight, canceledParked)
+	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",
+		loginPrefix+"SCRAM-SHA512")
 	slices.Sort(out)
 	return slices.Compact(out)
 }

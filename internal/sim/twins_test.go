@@ -68,6 +68,12 @@ var twins = map[string][]string{
 	"a refused id is taken again":                    {"P8"},
 	"a change by a path may go twice":                {"P2"},
 	"a lock may be taken twice":                      {"P2", "P4"},
+	"a port without TLS will do when TLS fails":      {"P14"},
+	"any certificate will do for a service":          {"P14"},
+	"any node of a map is told the password":         {"P14"},
+	"the mechanisms that are set are ignored":        {"P14"},
+	"a password is in the error of a service":        {"P13"},
+	"a packed answer is unpacked":                    {"P12"},
 	"a warning is logged as an error":                {"P16"},
 	"the client panics behind a callback":            {"P16"},
 }
@@ -255,6 +261,30 @@ var edits = []edit{
 	{
 		"internal/handshake/tls.go", "\tt = t.Clone()",
 		"\tt = t.Clone(); t.InsecureSkipVerify = t.InsecureSkipVerify || " + `broken == "any certificate will do"`,
+	},
+	{
+		"internal/handshake/connect.go", "\tencrypted, err := TLS(d.ctx, d.nc, d.o.TLS, d.addr)\n",
+		"\tencrypted, err := TLS(d.ctx, d.nc, d.o.TLS, d.addr)\n" +
+			`if err != nil && broken == "a port without TLS will do when TLS fails" { host, _, _ := net.SplitHostPort(d.addr); d.nc, err = d.o.Dial(d.ctx, "tcp", net.JoinHostPort(host, "11210")); return err }` + "\n",
+	},
+	{
+		"internal/httpx/client.go", "t := c.tls.Load().Clone()",
+		`t := c.tls.Load().Clone(); if t != nil && broken == "any certificate will do for a service" { t.InsecureSkipVerify = true }`,
+	},
+	{
+		"internal/httpx/client.go", "if c.o.Shows == nil {",
+		`if c.o.Shows == nil || broken == "any node of a map is told the password" {`,
+	},
+	{
+		"internal/httpx/client.go", "DisableCompression: true,", `DisableCompression: broken != "a packed answer is unpacked",`,
+	},
+	{
+		"internal/httpx/failure.go", "e := &httpsvc.Error{",
+		`if broken == "a password is in the error of a service" { if cr, err := k.c.o.Credentials(k.ctx, k.r.Service, k.endpoint); err == nil { cause = fmt.Errorf("%w (%s)", cause, cr.Password.Reveal()) } }; e := &httpsvc.Error{`,
+	},
+	{
+		"internal/handshake/sasl.go", "names = d.o.Mechanisms",
+		`if broken != "the mechanisms that are set are ignored" { names = d.o.Mechanisms }`,
 	},
 	{
 		"internal/health/health.go",

@@ -24,6 +24,7 @@ type wire struct {
 	number int
 
 	secret   *sniffer    // of a connection over TLS; nil without
+	service  bool        // it is no connection of the key-value protocol
 	noPrefix atomic.Bool // keys have no prefix
 	mapped   atomic.Bool // the node has an error map for it
 	flip     atomic.Bool // a bit of the next record that is sent flips on its way
@@ -54,6 +55,8 @@ type taps struct {
 	traffic []*sent
 	secrets keyring
 	secret  []*wire // those over TLS
+	// Requests to services that brought credentials.
+	authorized []authorization
 
 	// doubled makes connections send certain requests twice; a broken network, to see that its doing is noticed.
 	doubled func(b []byte) bool
@@ -85,6 +88,9 @@ func (w *wire) Read(b []byte) (int, error) {
 	n := min(len(b), w.piece())
 	copy(b, w.buf[:n])
 	w.buf = w.buf[n:]
+	if w.service && w.secret != nil {
+		w.secret.read(&w.secret.down, b[:n])
+	}
 	if !w.lost {
 		w.whole = append(w.whole, b[:n]...)
 	}
@@ -192,10 +198,14 @@ func (w *wire) Write(b []byte) (int, error) {
 		onWay[len(b)-1] ^= 1
 	}
 	n, err := w.Conn.Write(onWay)
+	clear := b[:n]
 	if w.secret != nil {
-		w.outgoing(w.secret.read(&w.secret.up, b[:n]))
+		clear = w.secret.read(&w.secret.up, clear)
+	}
+	if w.service {
+		w.requests(clear)
 	} else {
-		w.outgoing(b[:n])
+		w.outgoing(clear)
 	}
 	return n, err
 }

@@ -51,6 +51,8 @@ type world struct {
 	asked      map[string]int // requests to services, by token
 	looked     []asking
 	told       map[string]order // when they may come back
+	packed     map[string]bool  // whether the last answer was, by token
+	bomb       []byte           // such an answer
 
 	driven  map[string][]time.Time // answers that drive a loop, by what was asked
 	scanned []scanning
@@ -68,8 +70,11 @@ type world struct {
 
 	lastGivenUp map[string]time.Time // by address
 	forged      map[time.Time]bool   // when nodes have proven nothing
-	shows       map[string]showing   // certificates, by address
+	bars        *mock.Injection      // refuses logins at the beginning
+	shows       map[string]showing   // certificates, by host
 	wrong       map[string][]shown   // when they were wrong
+	encrypted   []string             // ports; none without TLS
+	named       map[string]bool      // hosts that the configuration names, or its SRV record
 	stalls      map[string]int       // after so many bytes nodes are silent, by address
 	clock       atomic.Int64         // how far the client's clock is off
 	jumps       []span               // when it was
@@ -103,12 +108,11 @@ func (w *world) start() error {
 	w.serves()
 	w.executes()
 	w.latest, w.lastGivenUp = map[string]*entry{}, map[string]time.Time{}
-	w.driven, w.forged = map[string][]time.Time{}, map[time.Time]bool{}
+	w.driven, w.forged, w.named = map[string][]time.Time{}, map[time.Time]bool{}, map[string]bool{}
 	w.shows, w.wrong, w.stalls = map[string]showing{}, map[string][]shown{}, map[string]int{}
 	w.oddErrors()
-	if p.unready > 0 {
-		w.emptyAtFirst()
-	}
+	w.emptyAtFirst()
+	w.bar()
 	m.Network().OnLink(w.link)
 	cfg, err := core.ParseConnString(cmp.Or(m.TLSConnString(), m.ConnString()))
 	if err != nil {
@@ -119,6 +123,7 @@ func (w *world) start() error {
 	if err := m.SetPassword(mock.DefaultUser, w.password); err != nil {
 		return err
 	}
+	w.logsIn(&cfg)
 	cfg.Observe.Log, cfg.Retry.Strategy = w.logger(), everyones{w: w}
 	cfg.Retry.JitterSource = w.d.now
 	w.encrypts(&cfg)
@@ -129,7 +134,7 @@ func (w *world) start() error {
 	cfg.Maps.NoNotifications, cfg.Maps.PollInterval, cfg.CloseTimeout, cfg.KV.Connections = !p.pushes, pollInterval,
 		closeLimit, p.connections
 	cfg.Net.ConnectTimeout = 3*time.Second + 101
-	cfg.KV.Compression.Off = !p.packs
+	cfg.KV.Compression.Off, cfg.KV.ResourceUnits = !p.packs, true
 	cfg.Limits.Row, cfg.HTTP.IdleTimeout = 1<<20, time.Second+709 // not when a Retry-After is over
 	cfg.Limits.Parked, cfg.Limits.Queue, cfg.Limits.InFlight = p.limits()
 	if p.Break == UnboundedParks {
@@ -153,18 +158,12 @@ func (w *world) start() error {
 	return nil
 }
 
-// encrypts has the client use TLS.
-func (w *world) encrypts(cfg *core.Config) {
-	if cfg.TLS.Config = w.m.TLSConfig(); w.tls {
-		cfg.TLS.Config.KeyLogWriter, cfg.TLS.Config.Time = &w.tap.secrets, w.now
-	}
-}
-
 // clusterOptions are those of the mock cluster.
 func (w *world) clusterOptions() []mock.Option {
 	p := w.plan
 	opts := []mock.Option{
 		mock.Nodes(p.nodes), mock.Replicas(p.replicas), mock.Virtual(), mock.RecordFrames(), mock.Seed(p.Seed),
+		mock.ReportUnits(),
 		mock.Bucket(bucketName, p.vbuckets, w.bucketOptions()...),
 	}
 	if p.single {
@@ -204,7 +203,10 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	w.tap.open++
-	if _, port, _ := net.SplitHostPort(addr); w.tls && port == w.kvPort() {
+	_, port, _ := net.SplitHostPort(addr)
+	c.service = port != w.kvPort()
+	c.lost = c.service // what a service says is handed on as it comes
+	if slices.Contains(w.encrypted, port) {
 		c.secret = newSniffer(&w.tap.secrets)
 		w.tap.secret = append(w.tap.secret, c)
 	}
@@ -305,6 +307,7 @@ func (w *world) run(*testing.T) {
 	if w.topology || w.loses() {
 		faults.Go(func() { w.rearrange(ctx) })
 	}
+	faults.Go(func() { w.admit(ctx) })
 	if w.asks {
 		faults.Go(func() { w.ask(ctx, mock.QueryService) })
 		faults.Go(func() { w.ask(ctx, mock.AnalyticsService) })
@@ -474,15 +477,4 @@ func (w *world) settle() {
 	w.goodAgain()
 	w.moods.calm()
 	w.faulted = w.since()
-}
-
-// String says what the seed has drawn.
-func (p *plan) String() string {
-	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, "+
-		"whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, "+
-		"scans %t, drives %t, faults %d, breaker %t, tls %t, packs %t, active %t, names %t, "+
-		"single %t, unready %d, connections %d, private %t",
-		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush,
-		p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.scans, p.drives, p.faults, p.breaker,
-		p.tls, p.packs, p.active, p.names, p.single, p.unready, p.connections, p.private)
 }

@@ -108,8 +108,11 @@ func poorMaps() fault {
 }
 
 // emptyAtFirst has nodes answer the first questions about the map with one that has no vbuckets yet, as of a bucket
-// that was just made.
+// that was just made, in the runs that begin so.
 func (w *world) emptyAtFirst() {
+	if w.unready == 0 {
+		return
+	}
 	w.m.BumpRevision()
 	w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}, Times: w.unready},
 		mock.Rewrite(func(_, rep *memd.Packet) {
