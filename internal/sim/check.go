@@ -110,6 +110,7 @@ func (w *world) check() {
 	w.checkIDs()
 	w.checkGivenUp()
 	w.checkAnswers()
+	w.checkResends()
 	w.checkErrors()
 	w.checkTraffic()
 	w.lookAtHedges()

@@ -148,5 +148,8 @@ func wokenBy(why retry.Reason, age time.Duration) string {
 
 // answeredReason reports whether the reason is what a node has answered, so that only the delay ends the wait.
 func answeredReason(why retry.Reason) bool {
-	return why == retry.KVTemporaryFailure || why == retry.KVErrorMapRetryIndicated
+	return slices.Contains([]retry.Reason{
+		retry.KVTemporaryFailure, retry.KVErrorMapRetryIndicated, retry.KVLocked, retry.KVSyncWriteInProgress,
+		retry.KVSyncWriteReCommitInProgress,
+	}, why)
 }

@@ -25,6 +25,9 @@ type sent struct {
 	over     *wire     // the connection
 	cas      bool      // it has one
 	cid      uint32    // of its collection
+	vbucket  uint16
+	status   memd.Status   // of the answer
+	began    time.Duration // of its call; checkResends sets it
 }
 
 // identity tells the requests of one call from those of others, where that can be: it has a token, or a key of its own.
@@ -64,7 +67,7 @@ func (w *wire) outgoing(b []byte) {
 
 // leaving notes a request for a document, or for the id of a collection.
 func (w *wire) leaving(p *memd.Packet, document bool) {
-	s := &sent{same: identity{op: p.Opcode, key: string(p.Key)}, at: time.Now(), over: w}
+	s := &sent{same: identity{op: p.Opcode, key: string(p.Key)}, at: time.Now(), over: w, vbucket: p.VBucket}
 	switch {
 	case !document:
 		s.same.key = string(p.Value)
@@ -90,12 +93,12 @@ func (w *wire) leaving(p *memd.Packet, document bool) {
 
 // incoming notes that the client has been handed an answer, and gives the request that it answers, if it is one that
 // leaving has noted.
-func (w *wire) incoming(opaque uint32) *sent {
+func (w *wire) incoming(opaque uint32, status memd.Status) *sent {
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	s := w.waiting[opaque]
 	if s != nil {
-		s.answered = time.Now()
+		s.answered, s.status = time.Now(), status
 		delete(w.waiting, opaque)
 	}
 	return s

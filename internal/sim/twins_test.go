@@ -48,6 +48,9 @@ var twins = map[string][]string{
 	"an answer goes to the present call of its slot": {"P3", "P4", "P5"},
 	"durability is lost on a retry":                  {"P6"},
 	"a strategy's delay is cut short":                {"P6"},
+	"a temporary failure is given up at once":        {"P6"},
+	"a temporary failure is never sent again":        {"P6"},
+	"who is sent elsewhere waits too long":           {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
 	"a span ends twice":                              {"P15"},
@@ -228,6 +231,18 @@ var edits = []edit{
 	{
 		"internal/call/append.go", "if c.Req.Durability != 0 {",
 		`if broken == "durability is lost on a retry" && c.Sent() != 0 { c.Req.Durability = 0 }; if c.Req.Durability != 0 {`,
+	},
+	{
+		"retry/orchestrator.go", "case a.kind == again || a.kind == waits:",
+		`case (a.kind == again || a.kind == waits) && (j.why != KVTemporaryFailure || broken != "a temporary failure is given up at once"):`,
+	},
+	{
+		"retry/park.go", "	delay := j.delay(a)",
+		`	delay := j.delay(a); if broken == "a temporary failure is never sent again" && j.why == KVTemporaryFailure { delay = 1 << 60 }`,
+	},
+	{
+		"retry/course.go", "	return After(delay)",
+		`	if broken == "who is sent elsewhere waits too long" && delay > 0 { delay += time.Second }; return After(delay)`,
 	},
 	{
 		"retry/strategy.go", "delay := a.delay",

@@ -121,7 +121,8 @@ func (w *wire) packet(b []byte) {
 	if memd.Opcode(b[1]) == memd.OpHello {
 		w.features(b)
 	}
-	if s := w.incoming(binary.BigEndian.Uint32(b[12:])); s != nil {
+	status := memd.Status(binary.BigEndian.Uint16(b[6:]))
+	if s := w.incoming(binary.BigEndian.Uint32(b[12:]), status); s != nil {
 		w.answered(s, b)
 	}
 }

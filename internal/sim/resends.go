@@ -1,0 +1,182 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// What follows an answer that has the client send its request again (P6). The request is not sent before its delay is
+// over, and then it is sent: the call does not end with the answer, and no call that begins later finds the way that
+// this one waits for. The delay is what the call's strategy has said, or what docs/retry.md says of the client's own
+// strategies and of "not my vbucket". Judged are calls whose requests can be told from others', see entry.identity.
+
+// resent counts the requests that were judged so.
+const resent = "a request was sent again when its delay was over"
+
+// callbackSlack is how much longer a delay may be because callbacks block: the log's handler does, several times on one
+// way.
+const callbackSlack = 10 * longestLog
+
+// The longest delay of the client's own strategies, with what the simulation's strategy takes to ask them.
+const bestEffortMost = 500*time.Millisecond + 500*time.Microsecond
+
+// answersAlone reports whether a call has failed for nothing but answers of nodes: then it has always had a way.
+func answersAlone(rs retry.Reasons) bool {
+	for why := range rs.All() {
+		if why != retry.KVNotMyVBucket && !answeredReason(why) {
+			return false
+		}
+	}
+	return true
+}
+
+// asksAgain is the reason for which an answer has its request sent again; Unknown for any other answer.
+func (s *sent) asksAgain() retry.Reason {
+	if d := call.Classify(s.same.op, s.status, s.cas); d.Class == call.ClassRetry {
+		return d.Reason
+	}
+	return retry.Unknown
+}
+
+// resending is a call on its way from one request to the next.
+type resending struct {
+	w     *world
+	e     *entry
+	steps int  // of the backoff, or one more than those
+	moved bool // a node was not that of the vbucket: one retry may have come at once, and was no step then
+	free  bool // that retry has been seen
+}
+
+// checkResends judges all calls.
+func (w *world) checkResends() {
+	of, later := map[identity][]*sent{}, map[uint16][]*sent{}
+	began := map[identity]time.Duration{}
+	for _, e := range w.ledger {
+		if id, alone := e.identity(); alone {
+			began[id] = e.began
+		}
+	}
+	for _, s := range w.facts.traffic {
+		if at, alone := began[s.same]; alone {
+			s.began = at
+			of[s.same] = append(of[s.same], s)
+			later[s.vbucket] = append(later[s.vbucket], s)
+		}
+	}
+	for _, e := range w.ledger {
+		if id, alone := e.identity(); alone && e.ends.Load() == 1 {
+			(&resending{w: w, e: e}).check(of[id], later)
+		}
+	}
+}
+
+// check judges what followed each answer. later are the requests that can be told apart, by their vbuckets.
+func (r *resending) check(of []*sent, later map[uint16][]*sent) {
+	for i, s := range of {
+		answered, next := s.answered.Sub(r.w.began), r.e.ended
+		last := i+1 == len(of)
+		if !last {
+			next = of[i+1].at.Sub(r.w.began)
+		}
+		if s.answered.IsZero() || answered > next {
+			r.steps++ // it was lost, or the answer came too late
+			continue
+		}
+		least, most, known := r.delay(s, answered, next)
+		switch gap := next - answered; {
+		case last && r.gaveUp(s, answered):
+			r.bad("it ended with an answer for which it is sent again", s)
+		case !last && gap < least && r.moved && !r.free && s.asksAgain().AlwaysRetry():
+			r.free = true
+			continue
+		case !last && gap < least:
+			r.bad("it was sent again too soon", s)
+		case known && gap > most && r.w.overtaken(s, answered+most, next, later):
+			r.bad("it was not sent again in time, and calls that began later were", s)
+		case known && !last:
+			r.w.report.Reached[resent]++
+		}
+		r.steps++
+	}
+}
+
+func (r *resending) bad(what string, s *sent) {
+	r.w.report.violateWith("P6", func() []string { return r.w.history(r.e.key) }, "%s: %s, after the answer %v at %v",
+		r.e, what, s.status, s.answered.Sub(r.w.began))
+}
+
+// delay is how long the call waits after an answer. known says that the longest delay is.
+func (r *resending) delay(s *sent, answered, next time.Duration) (least, most time.Duration, known bool) {
+	why, alone := s.asksAgain(), answersAlone(r.e.reasons)
+	switch {
+	case why == retry.KVNotMyVBucket || why == retry.KVCollectionOutdated:
+		r.moved = r.moved || why == retry.KVNotMyVBucket
+		least = retry.Controlled(r.steps, 0)
+		// where vbuckets move, the next node may be another one
+		return least, least + callbackSlack, alone && why == retry.KVNotMyVBucket && !r.w.topology && !r.w.loses()
+	case !answeredReason(why):
+		return 0, 0, false
+	case r.e.polite:
+		return max(politeLeast(r.steps, r.moved), time.Millisecond), bestEffortMost + callbackSlack, alone
+	}
+	i := slices.IndexFunc(r.e.answers, func(a answer) bool { return a.at >= answered && a.at < next && a.why == why })
+	if i < 0 {
+		return 0, 0, false
+	}
+	said, again := r.e.answers[i].of.Delay()
+	return 0, r.e.answers[i].at - answered + max(said, time.Millisecond) + callbackSlack, again && alone
+}
+
+// politeLeast is the shortest delay of the client's own strategies: half of what doubles from a millisecond on.
+func politeLeast(steps int, moved bool) time.Duration {
+	if moved {
+		steps-- // one may have been none
+	}
+	return min(time.Millisecond<<min(max(steps, 0), 9), 500*time.Millisecond) / 2
+}
+
+// gaveUp reports whether the call ended with an answer for which it is to be sent again, instead of by its deadline,
+// its context or a limit, or because there was no way.
+func (r *resending) gaveUp(s *sent, answered time.Duration) bool {
+	why := s.asksAgain()
+	d := call.Classify(s.same.op, s.status, s.cas)
+	if !r.w.left(r.e.reasons) || !why.AlwaysRetry() && !answeredReason(why) || cberr.KindOf(r.e.err) != d.Kind ||
+		errors.Is(r.e.err, retry.ErrClosed) || errors.Is(r.e.err, retry.ErrTooManyInRetry) {
+		return false
+	}
+	return why.AlwaysRetry() || r.e.polite || slices.ContainsFunc(r.e.answers, func(a answer) bool {
+		_, again := a.of.Delay()
+		return a.at >= answered && a.at <= r.e.ended && a.why == why && again
+	})
+}
+
+// overtaken reports whether a call that began after an instant has sent a request before another one, over the
+// connection on which s was answered and for its vbucket and collection. Calls that wait for one place are in order.
+// With small limits or several connections it cannot be told whether they do.
+func (w *world) overtaken(s *sent, from, until time.Duration, later map[uint16][]*sent) bool {
+	if w.tight || w.connections > 1 {
+		return false
+	}
+	return slices.ContainsFunc(later[s.vbucket], func(o *sent) bool {
+		return o.over == s.over && o.cid == s.cid && o.began > from && o.at.Sub(w.began) < until
+	})
+}
+
+// left reports whether a request of the call has left for each reason in the set: the attempt before the retry was
+// answered, or was in flight. What TLS has not written whole counts as in flight, too.
+func (w *world) left(rs retry.Reasons) bool {
+	for why := range rs.All() {
+		if why == retry.SocketClosedWhileInFlight && !w.tls || why == retry.KVCollectionOutdated {
+			continue
+		}
+		if why != retry.KVNotMyVBucket && !answeredReason(why) {
+			return false
+		}
+	}
+	return true
+}
