@@ -129,6 +129,7 @@ func (w *world) check() {
 	w.checkVisits()
 	w.checkBalance()
 	w.checkCounts()
+	w.checkRetries()
 	w.checkDurations()
 	r.Trace, r.Virtual = w.hash(), w.virtual.Round(time.Millisecond).String()
 }

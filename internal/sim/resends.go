@@ -180,3 +180,29 @@ func (w *world) left(rs retry.Reasons) bool {
 	}
 	return true
 }
+
+// retriesCounted counts the calls with retries that checkRetries has judged.
+const retriesCounted = "a call had as many requests as it says"
+
+// checkRetries judges how often a call says that it was tried again, by its requests (P15). It has one more where each
+// retry has left the client; what a call says of its reasons tells where.
+func (w *world) checkRetries() {
+	of := map[identity]int{}
+	for _, s := range w.facts.traffic {
+		of[s.same]++
+	}
+	for _, e := range w.ledger {
+		id, alone := e.identity()
+		if !alone || !e.succeeded() || !w.left(e.reasons) {
+			continue
+		}
+		if of[id] != e.retries+1 {
+			w.report.violateWith("P15", func() []string { return w.history(e.key) },
+				"%s: it says that it was tried again %d times, for %v, and %d requests of it have left", e, e.retries,
+				e.reasons, of[id])
+		}
+		if e.retries > 0 {
+			w.report.Reached[retriesCounted]++
+		}
+	}
+}

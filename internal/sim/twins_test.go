@@ -65,6 +65,7 @@ var twins = map[string][]string{
 	"a service comes back sooner than it was told":   {"P6"},
 	"every span ends well":                           {"P15"},
 	"a retry counts twice":                           {"P15"},
+	"a retry too many is told":                       {"P15"},
 	"a connection that is given up stays":            {"P6"},
 	"any number of calls may wait for a connection":  {"P12"},
 	"a node that lags behind is believed":            {"P8"},
@@ -97,6 +98,10 @@ var edits = []edit{
 	{
 		"retry/observer.go", "func (c *OperationStats) count(n int) { *c.bucket(n)++ }",
 		`func (c *OperationStats) count(n int) { *c.bucket(n)++; if broken == "a retry counts twice" { *c.bucket(n)++; c.Transparent++; c.resends(Unknown).Transparent++ } }`,
+	},
+	{
+		"retry/heap.go", "	h.again(p.transparent, p.free, p.pushed)",
+		`	h.again(p.transparent, p.free, p.pushed); if broken == "a retry too many is told" && h.Counted == 1 && !p.transparent { h.Counted++; c.Retries++; c.resends(p.reason).Retries++; c.count(h.Retries()) }`,
 	},
 	{
 		"internal/dispatch/answers.go", "case j.Entry.InvalidatesConnection():",
