@@ -24,12 +24,14 @@ const (
 	observing
 	classifying
 	filtering
+	delivering
 	callbackCount
 )
 
 func (c callback) String() string {
 	return [callbackCount]string{
 		"Dial", "Credentials", "the log's handler", "the hook", "the observer", "Classify", "NodeFilter",
+		"the function of kv.Go",
 	}[c]
 }
 
@@ -67,30 +69,52 @@ func (w *world) behave(ctx context.Context, c callback, longest time.Duration) {
 // crash panics when it is given nothing.
 func crash(of *string) string { return *of }
 
+// misbehaving is a callback that does not behave.
+func misbehaving(c callback, m manners) fault {
+	return fault{name: "callbacks: " + c.String() + " " + m.String(), begin: func(w *world, _ *source,
+		addr string,
+	) func() int {
+		before := w.moods.met[c].Load()
+		w.moods.now[c].Store(int32(m))
+		if c == dialing || c == credentials || c == filtering {
+			w.breaks()
+			w.reset(w.linksTo(addr))
+		}
+		return func() int {
+			w.moods.now[c].Store(int32(polite))
+			return int(w.moods.met[c].Load() - before)
+		}
+	}}
+}
+
+// orElse is f, or as often the other fault, which has no row of its own: with one more row every seed would draw other
+// faults.
+func orElse(f, other fault) fault {
+	begin := f.begin
+	f.begin = func(w *world, r *source, addr string) func() int {
+		if w.leavesOut(other.name) || w.d.below(2, text(other.name), uint64(time.Now().UnixNano())) == 0 {
+			return begin(w, r, addr)
+		}
+		end := other.begin(w, r, addr)
+		return func() int {
+			w.fired(other.name, end())
+			return 0
+		}
+	}
+	return f
+}
+
 // callbackFaults are those that their documentation allows: of the others it says that they must not block.
 func callbackFaults() (fs []fault) {
-	add := func(c callback, m manners) {
-		fs = append(fs, fault{name: "callbacks: " + c.String() + " " + m.String(), begin: func(w *world, _ *source,
-			addr string,
-		) func() int {
-			before := w.moods.met[c].Load()
-			w.moods.now[c].Store(int32(m))
-			if c == dialing || c == credentials || c == filtering {
-				w.breaks()
-				w.reset(w.linksTo(addr))
-			}
-			return func() int {
-				w.moods.now[c].Store(int32(polite))
-				return int(w.moods.met[c].Load() - before)
-			}
-		}})
-	}
-	for c := range callbackCount {
-		add(c, panics)
+	for c := range delivering {
+		fs = append(fs, misbehaving(c, panics))
 	}
 	for _, c := range []callback{dialing, credentials, logging, classifying} {
-		add(c, blocks)
+		fs = append(fs, misbehaving(c, blocks))
 	}
+	fs[hooking] = orElse(fs[hooking], misbehaving(delivering, panics))
+	blocking := int(delivering) + 2 // the log's handler
+	fs[blocking] = orElse(fs[blocking], misbehaving(delivering, blocks))
 	return fs
 }
 
@@ -106,6 +130,7 @@ const (
 	longestDial  = 5 * time.Second
 	longestLog   = 5 * time.Millisecond
 	longestJudge = 300 * time.Millisecond
+	longestEnd   = time.Second
 )
 
 // callbacks sets those of the configuration.

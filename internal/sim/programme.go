@@ -94,6 +94,9 @@ func injections() (names []string) {
 	for _, step := range handshakeSteps {
 		names = append(names, resetAt(closedAt(step)))
 	}
+	for _, m := range []manners{panics, blocks} {
+		names = append(names, misbehaving(delivering, m).name)
+	}
 	return append(names, resetAt(beforeHello), bucketFlushed, bucketRenewed, shortWrites, emptyMap, lagging, anyRefusal,
 		barredAtFirst)
 }

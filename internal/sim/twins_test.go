@@ -28,6 +28,7 @@ var twins = map[string][]string{
 	"who cannot connect tries again at once":         {"P10"},
 	"the wait does not grow":                         {"P10"},
 	"Close forgets the nodes":                        {"P11"},
+	"one goroutine runs all callbacks":               {"P1"},
 	"any number of calls may be in flight":           {"P12"},
 	"any number of calls may wait":                   {"P12"},
 	"an unknown collection stays in the cache":       {"P9", "P10"},
@@ -130,6 +131,10 @@ var edits = []edit{
 	{
 		"internal/observe/log.go", "	l.write(ctx, slog.LevelWarn, msg, attrs)",
 		`	if broken == "a warning is logged as an error" { l.Error(ctx, msg, attrs...); return }; l.write(ctx, slog.LevelWarn, msg, attrs)`,
+	},
+	{
+		"internal/dispatch/executor.go", "{ return len(e.queue) > share*e.free }",
+		`{ return len(e.queue) > share*e.free && (e.active == 0 || broken != "one goroutine runs all callbacks") }`,
 	},
 	{
 		"internal/dispatch/executor.go", "	f()\n",

@@ -238,7 +238,10 @@ func one[R any, O kv.Op[R]](w *world, ctx context.Context, e *entry, op O, form 
 	}
 	switch form {
 	case 0:
-		kv.Go(ctx, w.b, op, end)
+		kv.Go(ctx, w.b, op, func(res R, err error) {
+			end(res, err)
+			w.behave(context.Background(), delivering, longestEnd)
+		})
 	case 1:
 		f := kv.Start[R](ctx, w.b, op)
 		go func() { end(f.Wait(context.Background())) }()
