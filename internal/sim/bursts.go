@@ -140,8 +140,9 @@ const shortWrites = "10 short write of many requests"
 // cutShort makes the next writes to a node fail somewhere, and gives what ends that.
 func (w *world) cutShort(r *source) (end func()) {
 	as := w.addresses()
-	links := w.linksTo(as[r.below(len(as))])
-	w.breaks()
+	addr := as[r.below(len(as))]
+	links := w.linksTo(addr)
+	w.breaks(addr)
 	most := 1500
 	if w.tls { // behind the first of the records that a write makes, too
 		most = 40_000
@@ -151,7 +152,7 @@ func (w *world) cutShort(r *source) (end func()) {
 	}
 	return func() {
 		w.fired(shortWrites, len(links))
-		w.breaks()
+		w.breaks(addr)
 		w.reset(links)
 	}
 }

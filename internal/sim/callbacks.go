@@ -77,7 +77,7 @@ func misbehaving(c callback, m manners) fault {
 		before := w.moods.met[c].Load()
 		w.moods.now[c].Store(int32(m))
 		if c == dialing || c == credentials || c == filtering {
-			w.breaks()
+			w.breaks(addr)
 			w.reset(w.linksTo(addr))
 		}
 		return func() int {

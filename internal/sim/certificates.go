@@ -80,7 +80,7 @@ func certified(name string, kind mock.Certificate) fault {
 	return fault{name: name, tls: true, begin: func(w *world, _ *source, addr string) func() int {
 		before := w.dialed(addr)
 		w.show(addr, kind)
-		w.breaks()
+		w.breaks(addr)
 		w.reset(w.linksOf(addr))
 		return func() int {
 			if kind != mock.RotatedCertificate {
@@ -100,7 +100,7 @@ func certificateFaults() []fault {
 		certified("47 certificate rotated", mock.RotatedCertificate),
 		{tls: true, name: "47h alert in mid-stream", begin: func(w *world, _ *source, at string) func() int {
 			n := 0
-			w.breaks()
+			w.breaks(at)
 			w.tap.mu.Lock()
 			for _, c := range w.tap.secret {
 				if c.addr == at {
@@ -116,13 +116,13 @@ func certificateFaults() []fault {
 			w.stalls[at] = 1 + r.below(1500)
 			w.mu.Unlock()
 			before := w.dialed(at)
-			w.breaks()
+			w.breaks(at)
 			w.reset(w.linksTo(at))
 			return func() int {
 				w.mu.Lock()
 				delete(w.stalls, at)
 				w.mu.Unlock()
-				w.breaks()
+				w.breaks(at)
 				w.reset(w.linksTo(at))
 				return w.dialed(at) - before
 			}
@@ -130,7 +130,7 @@ func certificateFaults() []fault {
 		{name: "clock jumps: the client's", tls: true, begin: func(w *world, r *source, addr string) func() int {
 			before := w.dialed(addr)
 			w.jump(r.between(-800*24*time.Hour, 800*24*time.Hour))
-			w.breaks()
+			w.breaks(addr)
 			w.reset(w.linksTo(addr))
 			return func() int {
 				w.jump(0)

@@ -97,7 +97,7 @@ func changes() []change {
 				return errSkipped
 			}
 			n := w.member(r)
-			w.breaks()
+			w.breaks(w.addr(w.m.Node(n)))
 			if err := w.m.Kill(n); err != nil {
 				return err
 			}
@@ -110,12 +110,12 @@ func changes() []change {
 		}},
 		{"43 node dies and returns", func(w *world, r *source) error {
 			n := w.member(r)
-			w.breaks()
+			w.breaks(w.addr(w.m.Node(n)))
 			if err := w.m.Kill(n); err != nil {
 				return err
 			}
 			pause(r)
-			w.breaks()
+			w.breaks(w.addr(w.m.Node(n)))
 			return w.m.Respawn(n)
 		}},
 		{"44b password rotated", func(w *world, r *source) error {
@@ -127,7 +127,7 @@ func changes() []change {
 			w.password = password
 			w.secrets.add(password)
 			w.mu.Unlock()
-			w.breaks() // each connection is replaced by one that has logged in with it
+			w.breaks(everywhere) // each connection is replaced by one that has logged in with it
 			if err := w.m.SetPassword(mock.DefaultUser, password); err != nil {
 				return err
 			}
@@ -188,13 +188,13 @@ func (w *world) lose(r *source) bool {
 
 // renewBucket deletes the bucket and creates another one of its name.
 func (w *world) renewBucket(r *source) error {
-	w.breaks()
+	w.breaks(everywhere)
 	w.applied = append(w.applied, w.m.ApplyLog(bucketName)...)
 	if err := w.m.DropBucket(bucketName); err != nil {
 		return err
 	}
 	sleep(context.Background(), r.between(time.Microsecond, 400*time.Millisecond))
-	w.breaks()
+	w.breaks(everywhere)
 	return w.m.CreateBucket(bucketName, w.vbuckets, w.bucketOptions()...)
 }
 

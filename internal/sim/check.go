@@ -220,10 +220,6 @@ func (w *world) checkRemovals() {
 const (
 	politeMost  = 60 // retries of a call with a strategy of the client's own: all schedules wait longer and longer
 	politeWhole = 60 // and this many more where nodes push whole maps: what waits for a way looks at each of them
-	// dials to one address within a second, for each connection: four for what is lost, six for handshakes that fail,
-	// two for logins that are called stale, one for what an answer ends, one for new credentials
-	dialsFree   = 4 + 6 + 2 + 1 + 1
-	dialsBroken = 3 // and this many more for each time that connections were broken within that
 )
 
 // checkSent judges how many requests there were.
@@ -267,32 +263,6 @@ func (w *world) checkDurability() {
 				"%v of %s = %s, asked to be durable: %t: a request of it has durability %d", f.Opcode, f.Key,
 				tokenOf(f.Value), asked, f.Durability)
 			return
-		}
-	}
-}
-
-// checkDials judges how often the client has tried to connect.
-func (w *world) checkDials() {
-	for addr, at := range w.facts.dials {
-		for i := range at {
-			end := at[i].Add(time.Second)
-			n, broken := 0, 0
-			for _, t := range at[i:] {
-				if !t.Before(end) {
-					break
-				}
-				n++
-			}
-			for _, t := range w.disturbed {
-				if t.After(at[i].Add(-time.Second)) && t.Before(end) {
-					broken++
-				}
-			}
-			if most := w.connections * (dialsFree + dialsBroken*broken); n > most {
-				w.report.violate("P10", "%s was dialled %d times in a second from %v on, with connections broken %d "+
-					"times", addr, n, at[i].Sub(w.began), broken)
-				return
-			}
 		}
 	}
 }

@@ -71,11 +71,11 @@ func onDials(name string, do func(n *mock.Network, addr string)) fault {
 		n := w.m.Network()
 		before := w.dialed(addr)
 		do(n, addr)
-		w.breaks()
+		w.breaks(addr)
 		w.reset(w.linksTo(addr))
 		return func() int {
 			n.Restore(addr)
-			w.breaks()
+			w.breaks(addr)
 			w.reset(w.linksTo(addr)) // those of a silent node stay silent
 			return w.dialed(addr) - before
 		}
@@ -91,7 +91,7 @@ func (w *world) dialed(addr string) int {
 // gone is the end of a fault that a connection does not survive: unless sockets vanish for good, the system notices.
 func gone(w *world, l *mock.Link) {
 	if !w.harsh {
-		w.breaks()
+		w.breaks(l.RemoteAddr())
 		w.reset([]*mock.Link{l})
 	}
 }
@@ -179,7 +179,7 @@ func networkFaults() []fault {
 		onLinks("14a requests are lost", func(_ *world, _ *source, l *mock.Link) { l.Up().Drop() }, gone),
 		onLinks("14b replies are lost", func(_ *world, _ *source, l *mock.Link) { l.Down().Drop() }, gone),
 		onLinks("5 end of stream anywhere", func(w *world, r *source, l *mock.Link) {
-			w.breaks()
+			w.breaks(l.RemoteAddr())
 			l.Down().EndAfter(r.below(200))
 		}, nil),
 		{name: "15 partition", begin: func(w *world, _ *source, addr string) func() int {
@@ -192,7 +192,7 @@ func networkFaults() []fault {
 		}},
 		{name: "16 all sockets reset", begin: func(w *world, _ *source, _ string) func() int {
 			ls := w.m.Network().Links()
-			w.breaks()
+			w.breaks(everywhere)
 			w.reset(ls)
 			return func() int { return len(ls) }
 		}},
@@ -304,7 +304,7 @@ func resetting(name string, op memd.Opcode) fault {
 			how = mock.ResetBefore()
 		}
 		end := injected(name, 1, answers(how), op).begin(w, r, addr)
-		w.breaks()
+		w.breaks(addr)
 		w.reset(w.linksTo(addr))
 		return func() int {
 			n := end()

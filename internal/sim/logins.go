@@ -112,7 +112,7 @@ func loginFaults() []fault {
 
 // loginsAnew breaks the connections to the address, and gives the end of the injections.
 func (w *world) loginsAnew(addr string, ins ...*mock.Injection) (end func() int) {
-	w.breaks()
+	w.breaks(addr)
 	w.reset(w.linksTo(addr))
 	return func() (fired int) {
 		for _, in := range ins {

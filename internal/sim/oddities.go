@@ -168,12 +168,12 @@ func oddServers() []fault {
 		}},
 		{name: "31 HELLO refuses some features", begin: func(w *world, r *source, addr string) func() int {
 			before, end := w.dialed(addr), w.refuseFeatures(r)
-			w.breaks()
+			w.breaks(addr)
 			w.reset(w.linksTo(addr))
 			return func() int {
 				end()
 				n := w.dialed(addr) - before
-				w.breaks()
+				w.breaks(everywhere)
 				w.reset(w.m.Network().Links()) // those of other nodes may be without it, too
 				return n
 			}
@@ -185,7 +185,7 @@ func oddServers() []fault {
 func refusals() []fault {
 	return []fault{
 		onLinks("8 slow close", func(w *world, r *source, l *mock.Link) {
-			w.breaks()
+			w.breaks(l.RemoteAddr())
 			l.Down().Hold()
 			l.Down().EndAfter(r.below(100))
 		}, func(_ *world, l *mock.Link) { l.Down().Resume() }),

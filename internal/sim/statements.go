@@ -141,7 +141,7 @@ type order struct{ at, notBefore time.Duration }
 // mayBeLost tells, with w.mu held, whether connections broke since an answer, which may be lost then.
 func (w *world) mayBeLost(since time.Duration) bool {
 	n := len(w.disturbed)
-	return n > 0 && w.disturbed[n-1].Sub(w.began) >= since
+	return n > 0 && w.disturbed[n-1].at.Sub(w.began) >= since
 }
 
 // ask makes statements until ctx ends.

@@ -322,7 +322,7 @@ func (w *world) calmBursts() {
 	for n := range 4 {
 		sleep(context.Background(), r.between(500*time.Millisecond, time.Second))
 		if n == 3 {
-			w.breaks()
+			w.breaks(everywhere)
 			w.broken.from = w.since()
 			w.reset(w.m.Network().Links())
 			w.broken.to = w.since()

@@ -87,7 +87,7 @@ type world struct {
 
 	faulted   time.Duration // when the last fault was over
 	broken    span          // when connections were broken after that
-	disturbed []time.Time   // instants that break connections
+	disturbed []breakage
 }
 
 // span is a stretch of the run.
@@ -437,13 +437,6 @@ func (w *world) linksTo(addr string) []*mock.Link {
 	return slices.DeleteFunc(w.m.Network().Links(), func(l *mock.Link) bool { return l.RemoteAddr() != addr })
 }
 
-// breaks notes that connections are about to break.
-func (w *world) breaks() {
-	w.mu.Lock()
-	w.disturbed = append(w.disturbed, time.Now())
-	w.mu.Unlock()
-}
-
 // fired counts a fault that was met.
 func (w *world) fired(name string, n int) {
 	if n <= 0 {
@@ -467,7 +460,7 @@ func (w *world) settle() {
 		}
 	}
 	if !w.harsh {
-		w.breaks()
+		w.breaks(everywhere)
 		w.reset(n.Links())
 	}
 	if w.Break == NoRecovery {
