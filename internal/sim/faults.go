@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,6 +42,25 @@ func injected(name string, times int, f func(r *source) mock.Fault, ops ...memd.
 			return in.Fired()
 		}
 	}}
+}
+
+// acting is an injected fault that does something to some of its requests only: it counts as met as often as it says
+// so.
+func acting(name string, times int, f func(r *source, acted func()) mock.Fault, ops ...memd.Opcode) fault {
+	return fault{name: name, begin: func(w *world, r *source, addr string) func() int {
+		met := new(atomic.Int32)
+		one := injected(name, times, func(r *source) mock.Fault { return f(r, func() { met.Add(1) }) }, ops...)
+		end := one.begin(w, r, addr)
+		return func() int {
+			end()
+			return int(met.Load())
+		}
+	}}
+}
+
+// answersActing makes an acting fault without random numbers of one.
+func answersActing(f func(acted func()) mock.Fault) func(*source, func()) mock.Fault {
+	return func(_ *source, acted func()) mock.Fault { return f(acted) }
 }
 
 // answers makes a fault without random numbers of one.
@@ -204,7 +224,7 @@ func protocolFaults() []fault {
 	return []fault{
 		injected("18 unknown opaque", 3, answers(mock.CorruptOpaque())),
 		injected("19 answered twice", 6, answers(mock.Twice())),
-		injected("19 answered like the request before", 6, func(*source) mock.Fault { return lateTwin() }, memd.OpGet),
+		acting("19 answered like the request before", 6, answersActing(lateTwin), memd.OpGet),
 		delaying("20 answered out of order", mock.DelayReply),
 		delaying("20 executed late", mock.Delay),
 		injected("22 wrong magic", 1, answers(mock.CorruptMagic())),
@@ -217,7 +237,9 @@ func requestFaults() []fault {
 	return []fault{
 		resetting(beforeHello, memd.OpHello),
 		injected("5 end of stream in a header", 3, func(r *source) mock.Fault { return mock.Truncate(r.below(24)) }),
-		injected("6 end of stream in a body", 3, func(r *source) mock.Fault { return mock.Truncate(24 + r.below(12)) }),
+		acting("6 end of stream in a body", 3, func(r *source, acted func()) mock.Fault {
+			return cutOff(header+r.below(12), acted)
+		}),
 		injected("14 request dropped", 4, answers(mock.Drop())),
 		injected("14 reply dropped", 4, answers(mock.DropReply())),
 		injected("5 closed before it is executed", 2, answers(mock.CloseBefore())),
@@ -266,16 +288,27 @@ func requestFaults() []fault {
 
 // lateTwin answers a request once more, instead of the next one that has the upper half of its opaque: where that is
 // the place in which the request waits, the place was used again.
-func lateTwin() mock.Fault {
+func lateTwin(acted func()) mock.Fault {
 	last := map[uint32]memd.Packet{}
 	return mock.Rewrite(func(rq, rep *memd.Packet) {
 		place, now := rq.Opaque>>16, *rep
 		now.Value, now.Extras = slices.Clone(rep.Value), slices.Clone(rep.Extras)
 		if before, again := last[place]; again && before.Opaque != rq.Opaque {
 			*rep = before
+			acted()
 		}
 		last[place] = now
 	})
+}
+
+// cutOff ends the connection behind so many bytes of an answer, which acts where it is longer.
+func cutOff(n int, acted func()) mock.Fault {
+	return mock.Combine(mock.Corrupt(func(b []byte) []byte {
+		if len(b) > n {
+			acted()
+		}
+		return b
+	}), mock.Truncate(n))
 }
 
 // delaying is a fault of some requests, each of which takes a time of its own.

@@ -34,16 +34,19 @@ func framed(frames []byte) mock.Fault {
 }
 
 // datatyped changes the answers to reads that have found something.
-func datatyped(f func(rep *memd.Packet)) mock.Fault {
-	return mock.Rewrite(func(_, rep *memd.Packet) {
-		if rep.Status == memd.StatusSuccess {
-			f(rep)
-		}
-	})
+func datatyped(f func(rep *memd.Packet)) func(acted func()) mock.Fault {
+	return func(acted func()) mock.Fault {
+		return mock.Rewrite(func(_, rep *memd.Packet) {
+			if rep.Status == memd.StatusSuccess {
+				f(rep)
+				acted()
+			}
+		})
+	}
 }
 
 // snappied is a value that says that it is compressed.
-func snappied(value ...byte) mock.Fault {
+func snappied(value ...byte) func(acted func()) mock.Fault {
 	return datatyped(func(rep *memd.Packet) { rep.Datatype, rep.Value = rep.Datatype|memd.DatatypeSnappy, value })
 }
 
@@ -115,9 +118,9 @@ func oddAnswers() []fault {
 		injected("26 internal error", 2, answers(mock.StatusAfter(memd.StatusInternal))),
 		injected("26 no bucket", 1, answers(mock.Status(memd.StatusNoBucket))),
 		orRefusals(injected("26 a limit is reached", 4, answers(mock.Status(memd.StatusRateLimitedMaxCommands)))),
-		injected("27 corrupt snappy value", 3, answers(snappied(0x05, 0xff, 0xff, 0xff)), memd.OpGet),
-		injected("28 snappy bomb", 3, answers(snappied(0xff, 0xff, 0xff, 0xff, 0x07, 0x00)), memd.OpGet),
-		injected("29 datatype JSON, but not JSON", 5, answers(datatyped(func(rep *memd.Packet) {
+		acting("27 corrupt snappy value", 3, answersActing(snappied(0x05, 0xff, 0xff, 0xff)), memd.OpGet),
+		acting("28 snappy bomb", 3, answersActing(snappied(0xff, 0xff, 0xff, 0xff, 0x07, 0x00)), memd.OpGet),
+		acting("29 datatype JSON, but not JSON", 5, answersActing(datatyped(func(rep *memd.Packet) {
 			rep.Datatype |= memd.DatatypeJSON
 		})), memd.OpGet),
 		injected("29 an error with a body that is not JSON", 5,
@@ -159,12 +162,13 @@ func oddServers() []fault {
 			if !w.pushes {
 				return func() int { return 0 }
 			}
-			n := 1 + r.below(5)
-			for range n {
+			met := 0
+			for range 1 + r.below(5) {
 				w.m.Push()
+				met += w.tap.bursting(addr)
 				sleep(context.Background(), r.between(time.Microsecond, 5*time.Millisecond))
 			}
-			return func() int { return n * len(w.linksTo(addr)) }
+			return func() int { return met }
 		}},
 		{name: "31 HELLO refuses some features", begin: func(w *world, r *source, addr string) func() int {
 			before, end := w.dialed(addr), w.refuseFeatures(r)

@@ -50,6 +50,7 @@ type wire struct {
 type taps struct {
 	mu    sync.Mutex
 	open  int
+	live  map[*wire]bool // those that are open
 	dials map[string][]time.Time
 	// Requests for documents, in the order in which they left.
 	traffic []*sent
@@ -62,7 +63,25 @@ type taps struct {
 	doubled func(b []byte) bool
 }
 
+func newTaps() *taps {
+	return &taps{
+		live: map[*wire]bool{}, dials: map[string][]time.Time{}, secrets: keyring{secrets: map[string][]byte{}},
+	}
+}
+
 const header = 24
+
+// bursting is how many connections to an address are in the middle of a burst: several calls wait for an answer.
+func (t *taps) bursting(addr string) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for w := range t.live {
+		if w.addr == addr && len(w.waiting) > 1 {
+			n++
+		}
+	}
+	return n
+}
 
 func (w *wire) Read(b []byte) (int, error) {
 	if w.gap {
@@ -231,6 +250,7 @@ func (w *wire) Close() error {
 	w.once.Do(func() {
 		w.tap.mu.Lock()
 		w.tap.open--
+		delete(w.tap.live, w)
 		w.tap.mu.Unlock()
 	})
 	return w.Conn.Close()

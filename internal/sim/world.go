@@ -104,7 +104,7 @@ func (w *world) start() error {
 		return err
 	}
 	w.m, w.began = m, time.Now()
-	w.tap = &taps{dials: map[string][]time.Time{}, secrets: keyring{secrets: map[string][]byte{}}}
+	w.tap = newTaps()
 	w.serves()
 	w.executes()
 	w.latest, w.lastGivenUp = map[string]*entry{}, map[string]time.Time{}
@@ -203,6 +203,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	w.tap.open++
+	w.tap.live[c] = true
 	_, port, _ := net.SplitHostPort(addr)
 	c.service = port != w.kvPort()
 	c.lost = c.service // what a service says is handed on as it comes
