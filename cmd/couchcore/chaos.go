@@ -134,6 +134,7 @@ func (c *chaosCmd) all(ctx context.Context, a *app, ops int) (*sim.Totals, error
 			t.Add(r)
 		}
 	}
+	t.Finish()
 	return t, nil
 }
 
@@ -226,11 +227,14 @@ func (c *chaosCmd) verdict(ctx context.Context, a *app, t *sim.Totals, ops int, 
 	for _, n := range t.ReasonsFired {
 		raised += n
 	}
+	histories, unjudged := t.Histories()
 	rows := [][]string{
 		{"seeds", grouped(t.Seeds), fmt.Sprintf("%d of them run again, with the same trace", t.Replayed)},
 		{"calls", grouped(t.Ops), fmt.Sprintf("%s requests, in %s", grouped(t.Frames), short(took))},
 		{"faults met", grouped(fired), fmt.Sprintf("of %d kinds", len(t.FaultsFired))},
 		{"reasons", grouped(raised), fmt.Sprintf("of %d kinds", len(t.ReasonsFired))},
+		{"histories", grouped(histories)},
+		{"not judged", grouped(unjudged)},
 		{"lost", grouped(t.Lost)},
 		{"applied twice", grouped(t.AppliedTwice)},
 		{"goroutines left", grouped(t.GoroutinesLeft)},

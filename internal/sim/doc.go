@@ -38,7 +38,8 @@
 //
 // The faults are those of the programme, see programme.go. A set of seeds that is large enough has to meet each of
 // them, every reason for a retry, every branch of the decision about an answer, every kind of operation, every phase in
-// which a call can be ended, and from a million calls on every kind of error.
+// which a call can be ended, and from a million calls on every kind of error. Three in a hundred histories at most may
+// be left without a judgement because that would take too long.
 //
 // The package is beside the layers: it may import all of them and testing too. Nothing but the command's chaos
 // subcommand and test files import it. It holds no fault of its own making that a user's own tests could not have: it

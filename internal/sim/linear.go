@@ -59,6 +59,12 @@ func (s step) apply(now string) (bool, string) {
 // judgeTime is how long the histories may be looked at, in real time.
 const judgeTime = 20 * time.Second
 
+// What becomes of a history.
+const (
+	judged   = "history judged"
+	unjudged = "history not judged in time"
+)
+
 // checkHistories judges P5: the history of each document is one that calls one after the other could have had. A call
 // in doubt that was never applied is left out of it; one that was may have been at any time after its beginning.
 func (w *world) checkHistories() {
@@ -98,9 +104,9 @@ func (w *world) checkHistories() {
 			w.report.violateWith("P5", func() []string { return w.history(key) },
 				"the history of %s is not linearizable", key)
 		case porcupine.Unknown:
-			w.report.Reached["history not judged in time"]++
+			w.report.Reached[unjudged]++
 		case porcupine.Ok:
-			w.report.Reached["history judged"]++
+			w.report.Reached[judged]++
 		}
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -25,6 +26,9 @@ type Totals struct {
 	Violations     int            `json:"violations"`
 	GoroutinesLeft int            `json:"goroutines_left"`
 	Failures       []Violation    `json:"failures"`
+
+	slowest Violation // of the seed with the most histories that were not judged, if there are too many
+	most    int
 }
 
 // NewTotals gives totals of nothing.
@@ -59,7 +63,30 @@ func (t *Totals) Add(r *Report) {
 			(*into)[name] += n
 		}
 	}
+	if n := r.Reached[unjudged]; n > t.most {
+		t.most, t.slowest = n, Violation{Seed: r.Seed, Property: "P5", Trace: r.Trace, Plan: r.Plan}
+	}
 	t.NotReached = t.missing()
+}
+
+// Histories are how many histories of documents were judged, and how many were not, because that would have taken too
+// long.
+func (t *Totals) Histories() (done, left int) { return t.Reached[judged], t.Reached[unjudged] }
+
+// unjudgedMost is how many histories in a hundred may be left without a judgement.
+const unjudgedMost = 3
+
+// Finish judges the set as a whole, once all reports are added: whether its histories were judged at all (P5).
+func (t *Totals) Finish() {
+	done, left := t.Histories()
+	if 100*left <= unjudgedMost*(done+left) {
+		return
+	}
+	v := t.slowest
+	v.What = fmt.Sprintf("%d of %d histories were not judged in time, %d of them are this seed's", left, done+left,
+		t.most)
+	t.Failures = append(t.Failures, v)
+	t.Violations++
 }
 
 // unraised are the retry reasons that nothing in the simulation raises, and why.
