@@ -38,6 +38,7 @@ func changes() []change {
 		}},
 		{"43c rebalance out and in again", func(w *world, r *source) error {
 			n := w.member(r)
+			defer w.falls(n)()
 			if err := w.m.RemoveNode(n); err != nil {
 				return err
 			}
@@ -142,6 +143,27 @@ func changes() []change {
 			w.recreate(r, true)
 			return nil
 		}},
+	}
+}
+
+// falls lets half of the nodes that are about to leave fall silent, so that calls wait for connections to them. It
+// gives the end of that.
+func (w *world) falls(n int) (end func()) {
+	addr := w.addr(w.m.Node(n))
+	if w.d.below(2, text("silent"), uint64(time.Now().UnixNano())) == 0 {
+		return func() {}
+	}
+	lose := func() {
+		w.breaks(addr)
+		w.reset(w.linksTo(addr))
+		sleep(context.Background(), w.d.between(time.Microsecond, 100*time.Millisecond, text("silence"),
+			uint64(time.Now().UnixNano())))
+	}
+	w.m.Network().Silence(addr)
+	lose()
+	return func() {
+		w.m.Network().Restore(addr)
+		lose() // what was dialled stays silent
 	}
 }
 

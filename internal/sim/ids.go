@@ -59,11 +59,12 @@ func (w *world) watchesIDs() bool { return !w.renew }
 
 // leaves looks at a request that leaves the client.
 func (w *world) leaves(s *sent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watchMap()
 	if !w.watchesIDs() {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	k := &w.ids
 	if s.same.op != memd.OpCollectionsGetID {
 		if k.told && s.cid == k.id {

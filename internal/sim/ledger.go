@@ -46,6 +46,7 @@ type entry struct {
 	durable        bool          // each of its requests is to be, where its kind can
 	own            bool          // it has a strategy of its own
 	answers        []answer      // of that, if it is a user's
+	node           string        // of its document when it began; "" before the first map
 
 	began, ended time.Duration
 	ends         atomic.Int32

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -128,10 +130,17 @@ func (w *world) checkTraffic() {
 			open = open || s.openAt(w.began.Add(e.ended))
 			if !s.answered.IsZero() && s.answered.After(w.began.Add(e.ended)) {
 				w.report.Reached[string(afterItsCall)]++
+				w.report.Reached[e.lateAnswer()]++
 			}
 		}
 		if phase := e.endPhase(len(of[id]) > 0, open); phase != "" {
 			w.report.Reached[phase]++
+		}
+		if e.endedInQueue(len(of[id]) > 0) {
+			w.report.Reached[canceledQueued]++
+		}
+		if w.wentOn(e, of[id]) {
+			w.report.Reached[rerouted]++
 		}
 		switch {
 		case e.outcome == failed && open:
@@ -147,10 +156,47 @@ const (
 	closedUnsent     = "ended by Close before it was sent"
 	closedInFlight   = "ended by Close in flight"
 	closedParked     = "ended by Close while it waited for its retry"
-	canceledUnsent   = "canceled before it was sent"
+	canceledUnsent   = "canceled before anything of it was sent"
+	canceledQueued   = "canceled between its queue and its write"
 	canceledInFlight = "canceled in flight"
 	canceledParked   = "canceled while it waited for its retry"
 )
+
+// What else a large set has to come to.
+const (
+	rerouted      = "went on from the queue of a node that left, without an attempt"
+	afterCancel   = "an answer after its call was canceled"
+	afterDeadline = "an answer after the deadline of its call"
+	afterOther    = "an answer after another end of its call"
+)
+
+// lateAnswer is what an answer was late for.
+func (e *entry) lateAnswer() string {
+	switch {
+	case errors.Is(e.err, context.Canceled):
+		return afterCancel
+	case errors.Is(e.err, cberr.Timeout):
+		return afterDeadline
+	}
+	return afterOther
+}
+
+// endedInQueue reports whether the call's context was canceled while it waited for a connection, or for room on one.
+func (e *entry) endedInQueue(sent bool) bool {
+	var ke *call.Error
+	return !sent && errors.Is(e.err, context.Canceled) && errors.As(e.err, &ke) &&
+		(ke.Stage == call.StageConnection.String() || ke.Stage == call.StageRoom.String())
+}
+
+// wentOn reports whether the call waited for a node that then left, and succeeded on another one without a retry. Had
+// its node been connected, its first request would have left at the call's beginning.
+func (w *world) wentOn(e *entry, of []*sent) bool {
+	if e.node == "" || len(of) != 1 || e.outcome != done || e.retries > 0 {
+		return false
+	}
+	at := of[0].at.Sub(w.began)
+	return at > e.began && of[0].over.addr != e.node && w.isMember(e.node, e.began) && !w.isMember(e.node, at)
+}
 
 // endPhase is the phase in which Close or its context has ended a call; "" for other calls. Sent says whether a
 // request of it has left, open whether one has no answer.

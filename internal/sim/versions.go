@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
@@ -22,23 +23,42 @@ func (v version) older(than version) bool {
 	return v.UUID == than.UUID && (v.Epoch < than.Epoch || v.Epoch == than.Epoch && v.Rev < than.Rev)
 }
 
-// used is the version of the map in use; false before the first.
-func (w *world) used() (version, bool) {
+// used is the version of the map in use, and its nodes; false before the first.
+func (w *world) used() (v version, nodes []string, ok bool) {
 	m, ok := w.b.Map()
-	return version{Epoch: m.Epoch, Rev: m.Rev, UUID: m.BucketUUID, Name: bucketName}, ok
+	return version{Epoch: m.Epoch, Rev: m.Rev, UUID: m.BucketUUID, Name: bucketName}, m.Nodes, ok
 }
 
 // watchMap looks at the map in use. The lock is held, so that two looks are in order.
 func (w *world) watchMap() {
-	v, ok := w.used()
+	v, nodes, ok := w.used()
 	if !ok {
 		return
 	}
 	if v.older(w.newest) {
-		w.report.violate("P8", "%v after the beginning the map in use went back from %d:%d to %d:%d", w.since(),
-			w.newest.Epoch, w.newest.Rev, v.Epoch, v.Rev)
+		w.report.violate("P8", "%v after the beginning the map in use went back from %d:%d to %d:%d",
+			w.since(), w.newest.Epoch, w.newest.Rev, v.Epoch, v.Rev)
+	}
+	if v != w.newest || len(w.members) == 0 {
+		w.members = append(w.members, membership{w.since(), nodes})
 	}
 	w.newest = v
+}
+
+// membership is what nodes the maps in use have had from an instant on.
+type membership struct {
+	from  time.Duration
+	nodes []string
+}
+
+// isMember reports whether the map that was in use at an instant had a node.
+func (w *world) isMember(addr string, at time.Duration) bool {
+	for _, m := range slices.Backward(w.members) {
+		if m.from <= at {
+			return slices.Contains(m.nodes, addr)
+		}
+	}
+	return false
 }
 
 // digests is how long the client may take to consider a map that an answer has brought.
@@ -67,7 +87,7 @@ func (w *world) refusal(s *sent, p *memd.Packet) {
 		return
 	}
 	time.AfterFunc(digests, func() {
-		if v, ok := w.used(); ok && v.older(brought) && !w.closing.Load() {
+		if v, _, ok := w.used(); ok && v.older(brought) && !w.closing.Load() {
 			w.mu.Lock()
 			w.unused = append(w.unused, unused{s, w.since(), brought, v})
 			w.mu.Unlock()

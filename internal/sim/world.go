@@ -62,11 +62,12 @@ type world struct {
 	logs    map[string]string // what the documents that calls append to hold at the end
 	virtual time.Duration     // how long the run took
 
-	newest version // of the maps that were seen in use
-	unused []unused
-	ids    ids
-	given  []*givenUp // answers that gave their connections up
-	queued int        // most calls that waited for one connection
+	newest  version      // of the maps that were seen in use
+	members []membership // of those, in order
+	unused  []unused
+	ids     ids
+	given   []*givenUp // answers that gave their connections up
+	queued  int        // most calls that waited for one connection
 
 	lastGivenUp map[string]time.Time // by address
 	forged      map[time.Time]bool   // when nodes have proven nothing
