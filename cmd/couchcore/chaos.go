@@ -175,7 +175,7 @@ func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options) *sim.Rep
 	if err != nil {
 		text := strings.Split(strings.TrimSpace(errs.String()), "\n")
 		r = &sim.Report{Seed: o.Seed, Violations: []sim.Violation{{
-			Seed: o.Seed, Property: "P11", What: fmt.Sprintf("the process ended: %v", err),
+			Seed: o.Seed, Property: sim.Died, What: fmt.Sprintf("the process ended: %v", err),
 			History: text[:min(len(text), 50)],
 		}}}
 	}

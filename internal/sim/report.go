@@ -33,13 +33,19 @@ type Report struct {
 // Violation is a property that did not hold.
 type Violation struct {
 	Seed     uint64   `json:"seed"`
-	Property string   `json:"property"` // "P1" to "P16", or "setup" when the run itself has failed
+	Property string   `json:"property"` // "P1" to "P16", or one of Died, Replay and "setup": the run itself has failed
 	What     string   `json:"what"`
 	History  []string `json:"history,omitempty"` // of the document or the call, short
 	// Of the run: to see whether another run of the seed is the same, and what the seed has drawn.
 	Trace string `json:"trace,omitempty"`
 	Plan  string `json:"plan,omitempty"`
 }
+
+// Properties beside the programme's.
+const (
+	Died   = "died"   // the process of the run has ended before its report
+	Replay = "replay" // another run of the seed has another trace
+)
 
 // String has the property, the seed that shows it again, and the history.
 func (v Violation) String() string {
