@@ -106,10 +106,7 @@ func (c *chaosCmd) all(ctx context.Context, a *app, ops int) (*sim.Totals, error
 			for i := range next {
 				o := c.options(c.Seed + uint64(i))
 				o.Ops = ops
-				r := c.one(ctx, self, o)
-				if i < chaosReplays && c.Seeds >= chaosReplays && len(r.Violations) == 0 {
-					c.again(ctx, self, r, o)
-				}
+				r := c.judged(ctx, self, o, i < chaosReplays && c.Seeds >= chaosReplays)
 				if ctx.Err() != nil {
 					continue
 				}
@@ -138,19 +135,28 @@ func (c *chaosCmd) all(ctx context.Context, a *app, ops int) (*sim.Totals, error
 	return t, nil
 }
 
-// again sees to it that a seed replays: another run of it has the same trace.
-func (c *chaosCmd) again(ctx context.Context, self string, r *sim.Report, o sim.Options) {
-	next := c.one(ctx, self, o)
-	if r.Replayed = next.Trace == r.Trace; !r.Replayed {
+// judged runs a seed, and again if that is to show whether it replays: another run of it, on two processors, has the
+// same trace.
+func (c *chaosCmd) judged(ctx context.Context, self string, o sim.Options, again bool) *sim.Report {
+	r := c.one(ctx, self, o, 1)
+	if !again || len(r.Violations) > 0 {
+		return r
+	}
+	next := c.one(ctx, self, o, 2)
+	switch r.Replayed = next.Trace == r.Trace; {
+	case len(next.Violations) > 0:
+		r.Violations = next.Violations
+	case !r.Replayed:
 		r.Violations = append(r.Violations, sim.Violation{
-			Seed: r.Seed, Property: "replay", What: fmt.Sprintf("another run of the seed has the trace %s", next.Trace),
+			Seed: r.Seed, Property: sim.Replay, What: "another run of the seed has the trace " + next.Trace,
 		})
 	}
+	return r
 }
 
-// one runs a seed in a process of its own, on one processor, since others run at the same time. A process that dies is
-// a violation.
-func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options) *sim.Report {
+// one runs a seed in a process of its own, most on one processor, since others run at the same time. A process that
+// dies is a violation.
+func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options, processors int) *sim.Report {
 	ctx, cancel := context.WithTimeout(ctx, chaosLimit+time.Duration(o.Ops)*chaosLimit/50_000)
 	defer cancel()
 	args := []string{
@@ -164,7 +170,7 @@ func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options) *sim.Rep
 		args = append(args, "--without="+name)
 	}
 	child := exec.CommandContext(ctx, self, args...)
-	child.Env = append(os.Environ(), "GOMAXPROCS=1", chaosEnv+"=1")
+	child.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", processors), chaosEnv+"=1")
 	var out, errs bytes.Buffer
 	child.Stdout, child.Stderr = &out, &errs
 	err := child.Run()
@@ -211,7 +217,7 @@ func (c *chaosCmd) verdict(ctx context.Context, a *app, t *sim.Totals, ops int, 
 	for _, v := range t.Failures {
 		o := c.options(v.Seed)
 		o.Ops = ops
-		if err := a.print("%s\n  again: %s\n", v, command(o)); err != nil {
+		if err := a.print("%s%s\n  again: %s\n", v, builtFrom(), command(o)); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -32,8 +33,8 @@ type shrinker struct {
 // shrink gives the smallest run that it finds until ctx ends; ok is false when the failure did not come again.
 func (c *chaosCmd) shrink(ctx context.Context, self string, v sim.Violation, ops int) (smaller sim.Options, ok bool) {
 	s := &shrinker{
-		ctx: ctx, run: func(o sim.Options) *sim.Report { return c.one(ctx, self, o) },
-		property: v.Property, left: shrinkRuns, until: time.Now().Add(shrinkTime),
+		ctx: ctx, property: v.Property, left: shrinkRuns, until: time.Now().Add(shrinkTime),
+		run: func(o sim.Options) *sim.Report { return c.judged(ctx, self, o, v.Property == sim.Replay) },
 	}
 	o := c.options(v.Seed)
 	o.Ops = ops
@@ -100,6 +101,27 @@ func (s *shrinker) fewerActors() {
 			break
 		}
 	}
+}
+
+// builtFrom is a line with the commit that the command was built from, if that is known.
+func builtFrom() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	revision, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = ", and changed since"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return "\n  commit " + revision + changed
 }
 
 // command is what runs the options again.

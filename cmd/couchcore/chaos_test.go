@@ -72,6 +72,16 @@ func TestChaosFindsASmallerRun(t *testing.T) {
 	require.Contains(t, line, " --without ")
 }
 
+// A seed that does not replay is made smaller as any other failure is: each smaller run is run twice.
+func TestChaosFindsASmallerRunOfASeedThatDoesNotReplay(t *testing.T) {
+	r := couchcore("chaos", "--seed", "7", "--seeds", "5", "--ops", "500", "--break", "unsteady")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "replay violated by seed 7: another run of the seed has the trace ")
+	_, line, ok := strings.Cut(r.stdout, "\nsmaller: couchcore chaos --")
+	require.True(t, ok, r.stdout)
+	require.Contains(t, line, " --ops 25 --workers 1 --nodes 1 ")
+}
+
 // What the command prints, but for the numbers: those change with the client.
 func TestChaosOutput(t *testing.T) {
 	text := transcript(

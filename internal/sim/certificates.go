@@ -200,8 +200,8 @@ func (w *world) checkCertificates() {
 				w.report.Reached[shownToRequests]++
 			}
 			if c.secret.spoke {
-				w.report.violate("P14", "something went to %s over the connection of %v after the beginning, although "+
-					"its certificate was wrong", c.addr, from)
+				w.report.violateAt(to, "P14", "something went to %s over the connection of %v after the beginning, "+
+					"although its certificate was wrong", c.addr, from)
 				return
 			}
 		}

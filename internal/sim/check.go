@@ -132,6 +132,7 @@ func (w *world) check() {
 	w.checkRetries()
 	w.checkDurations()
 	r.Trace, r.Virtual = w.hash(), w.virtual.Round(time.Millisecond).String()
+	r.showEvents()
 }
 
 // checkCall judges one call: P1 to P4 and P9.
@@ -286,13 +287,9 @@ func (w *world) checkLogs() {
 
 // history are the last lines of what happened to a document: the calls, the requests, and what was applied.
 func (w *world) history(key string) []string {
-	type line struct {
-		at   time.Duration
-		text string
-	}
-	var ls []line
+	var ls []event
 	add := func(at time.Duration, format string, args ...any) {
-		ls = append(ls, line{at, fmt.Sprintf(format, args...)})
+		ls = append(ls, event{at, fmt.Sprintf(format, args...)})
 	}
 	for _, e := range w.ledger {
 		if e.key == key {
@@ -313,13 +310,13 @@ func (w *world) history(key string) []string {
 				a.CASAfter)
 		}
 	}
-	slices.SortStableFunc(ls, func(a, b line) int { return int(a.at - b.at) })
+	slices.SortStableFunc(ls, func(a, b event) int { return int(a.at - b.at) })
 	if len(ls) > maxHistory {
 		ls = ls[len(ls)-maxHistory:]
 	}
 	out := make([]string, 0, len(ls))
 	for _, l := range ls {
-		out = append(out, fmt.Sprintf("%14v %s", l.at, l.text))
+		out = append(out, l.String())
 	}
 	return out
 }

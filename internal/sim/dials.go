@@ -49,7 +49,7 @@ func (w *world) checkDials() {
 			}
 			broken := w.brokenWithin(addr, at[i].Add(-time.Second), end)
 			if most := w.connections * (dialsFree + dialsBroken*broken); n > most {
-				w.report.violate("P10", "%s was dialled %d times in a second from %v on, with "+
+				w.report.violateAt(end.Sub(w.began), "P10", "%s was dialled %d times in a second from %v on, with "+
 					"connections to its node broken %d times", addr, n, at[i].Sub(w.began), broken)
 				return
 			}

@@ -90,7 +90,8 @@ func (w *world) checkDriven() {
 				first++
 			}
 			if n := last - first + 1; n > most {
-				w.report.violate("P10", "%s: %d times within %v, from %v on", what, n, window, at[first].Sub(w.began))
+				w.report.violateAt(at[last].Sub(w.began), "P10", "%s: %d times within %v, from %v on", what, n, window,
+					at[first].Sub(w.began))
 				return
 			}
 		}

@@ -1,12 +1,10 @@
 package sim
 
-import "fmt"
-
 // Lines are the lines of a run's trace.
 func (r *Report) Lines() []string {
 	ls := make([]string, 0, len(r.trace))
 	for _, e := range r.trace {
-		ls = append(ls, fmt.Sprintf("%v %s", e.at, e.text))
+		ls = append(ls, e.String())
 	}
 	return ls
 }

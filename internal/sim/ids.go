@@ -84,8 +84,8 @@ func (w *world) leaves(s *sent) {
 		k.refused.asked++
 	}
 	if k.sure && !w.closing.Load() {
-		w.report.violate("P8", "%v after the beginning the client asks for the id of %s, which it has, of manifest "+
-			"%x, and no node of that or of a newer one has refused", w.since(), collectionPath, k.uid)
+		w.report.violateAt(w.since(), "P8", "%v after the beginning the client asks for the id of %s, which it has, "+
+			"of manifest %x, and no node of that or of a newer one has refused", w.since(), collectionPath, k.uid)
 	}
 	k.forget(w.since())
 	k.asked = s
@@ -175,8 +175,8 @@ func (w *world) checkIDs() {
 	}
 	for _, f := range w.ids.again {
 		if w.awaited(f.by) {
-			w.report.violate("P8", "%v after the beginning a node of manifest %x refused the id %d of %s, and a "+
-				"request for %s had it again %v later, by one node's word of an older manifest",
+			w.report.violateAt(f.used.at.Sub(w.began), "P8", "%v after the beginning a node of manifest %x refused "+
+				"the id %d of %s, and a request for %s had it again %v later, by one node's word of an older manifest",
 				f.by.answered.Sub(w.began), f.uid, f.old, collectionPath, f.used.same.key,
 				f.used.at.Sub(f.by.answered))
 			break

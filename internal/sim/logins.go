@@ -133,8 +133,9 @@ func (w *world) checkLogins(frames []mock.Frame) {
 				w.report.Reached[clearLogin]++
 			}
 			if !slices.Contains(allowed, f.Key) || !begun[f.Conn] && f.Key != allowed[0] {
-				w.report.violate("P14", "%v after the beginning a login to node %d was one by %s, the first on its "+
-					"connection: %t; allowed are %v, TLS %t", f.At.Sub(w.began), f.Node, f.Key, !begun[f.Conn], allowed,
+				at := f.At.Sub(w.began)
+				w.report.violateAt(at, "P14", "%v after the beginning a login to node %d was one by %s, the first on its "+
+					"connection: %t; allowed are %v, TLS %t", at, f.Node, f.Key, !begun[f.Conn], allowed,
 					w.tls)
 				return
 			}
@@ -144,8 +145,8 @@ func (w *world) checkLogins(frames []mock.Frame) {
 		case f.Opcode == memd.OpSASLStep && w.forged[f.At]:
 			unproven[f.Conn] = true
 		case unproven[f.Conn] && f.Document != "":
-			w.report.violate("P14", "%v went to node %d, which has not proven that it knows the password", f.Opcode,
-				f.Node)
+			w.report.violateAt(f.At.Sub(w.began), "P14", "%v went to node %d, which has not proven that it knows the "+
+				"password", f.Opcode, f.Node)
 			return
 		}
 	}

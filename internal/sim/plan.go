@@ -40,6 +40,7 @@ const (
 	LeakedRoutine  Defect = "leaked-routine"  // P11: a goroutine stays
 	UnboundedParks Defect = "unbounded-parks" // P12: more calls may wait than was asked for
 	LoggedError    Defect = "logged-error"    // P16: the log tells of a broken invariant
+	Unsteady       Defect = "unsteady"        // Replay: no two runs of a seed have the same trace
 )
 
 // Defects gives the property that each planted defect breaks.
@@ -48,7 +49,7 @@ func Defects() map[Defect]string {
 		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4",
 		StaleRead:  "P5",
 		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", UnboundedParks: "P12",
-		LoggedError: "P16",
+		LoggedError: "P16", Unsteady: Replay,
 	}
 }
 

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 )
 
 // Report is what a run has shown.
@@ -39,6 +42,8 @@ type Violation struct {
 	// Of the run: to see whether another run of the seed is the same, and what the seed has drawn.
 	Trace string `json:"trace,omitempty"`
 	Plan  string `json:"plan,omitempty"`
+
+	at time.Duration // of the run; 0: not one instant
 }
 
 // Properties beside the programme's.
@@ -76,14 +81,38 @@ func (r *Report) violate(property, format string, args ...any) {
 }
 
 func (r *Report) violateWith(property string, history func() []string, format string, args ...any) {
+	r.add(Violation{Property: property, What: fmt.Sprintf(format, args...)}, history)
+}
+
+// violateAt notes a violation of that instant of the run, which is shown with the events before it.
+func (r *Report) violateAt(at time.Duration, property, format string, args ...any) {
+	r.add(Violation{Property: property, What: fmt.Sprintf(format, args...), at: at}, nil)
+}
+
+func (r *Report) add(v Violation, history func() []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.Violations) >= maxViolations {
 		return
 	}
-	v := Violation{Seed: r.Seed, Property: property, What: fmt.Sprintf(format, args...)}
-	if history != nil {
+	if v.Seed = r.Seed; history != nil {
 		v.History = history()
 	}
 	r.Violations = append(r.Violations, v)
+}
+
+// showEvents gives the violations of one instant the last events of the trace until then.
+func (r *Report) showEvents() {
+	for i := range r.Violations {
+		v := &r.Violations[i]
+		if v.at == 0 {
+			continue
+		}
+		n, _ := slices.BinarySearchFunc(r.trace, v.at+1, func(e event, at time.Duration) int {
+			return cmp.Compare(e.at, at)
+		})
+		for _, e := range r.trace[max(0, n-maxHistory):n] {
+			v.History = append(v.History, e.String())
+		}
+	}
 }

@@ -131,8 +131,13 @@ func TestEveryPlantedDefectIsNoticed(t *testing.T) {
 		t.Run(string(defect), func(t *testing.T) {
 			noticed := map[string]bool{}
 			for s := range uint64(6) {
-				for _, v := range sim.Run(t, sim.Options{Seed: 1 + s, Ops: 900, Break: defect}).Violations {
+				o := sim.Options{Seed: 1 + s, Ops: 900, Break: defect}
+				r := sim.Run(t, o)
+				for _, v := range r.Violations {
 					noticed[v.Property] = true
+				}
+				if property == sim.Replay && sim.Run(t, o).Trace != r.Trace {
+					noticed[property] = true
 				}
 				if noticed[property] {
 					return

@@ -15,6 +15,9 @@ type event struct {
 	text string
 }
 
+// String is the line of a history.
+func (e event) String() string { return fmt.Sprintf("%14v %s", e.at, e.text) }
+
 // trace is everything that happened, in order, that does not depend on how goroutines were scheduled: what happens at
 // one instant is ordered by its text.
 func (w *world) trace() []event {
@@ -42,6 +45,9 @@ func (w *world) trace() []event {
 	for i, f := range w.facts.frames {
 		es = append(es, event{f.At.Sub(w.began), fmt.Sprintf("request %d %d %v %d #%d %s", f.Node, f.Conn, f.Opcode,
 			f.VBucket, name[i], f.Key)})
+	}
+	if w.Break == Unsteady {
+		es = append(es, event{0, fmt.Sprint("the time is ", time.Now().UnixNano())})
 	}
 	slices.SortFunc(es, func(a, b event) int {
 		if a.at != b.at {

@@ -36,7 +36,7 @@ func (w *world) watchMap() {
 		return
 	}
 	if v.older(w.newest) {
-		w.report.violate("P8", "%v after the beginning the map in use went back from %d:%d to %d:%d",
+		w.report.violateAt(w.since(), "P8", "%v after the beginning the map in use went back from %d:%d to %d:%d",
 			w.since(), w.newest.Epoch, w.newest.Rev, v.Epoch, v.Rev)
 	}
 	if v != w.newest || len(w.members) == 0 {
@@ -102,8 +102,8 @@ func (w *world) checkUnused() {
 		for _, e := range w.ledger {
 			if e.verb.op() == u.by.same.op && e.key == u.by.same.key && e.began <= u.by.at.Sub(w.began) &&
 				e.ended > answered {
-				w.report.violate("P8", "%v after the beginning an answer had brought the map %d:%d, and %d:%d stayed "+
-					"in use: %s", u.at, u.brought.Epoch, u.brought.Rev, u.inUse.Epoch, u.inUse.Rev, e)
+				w.report.violateAt(u.at, "P8", "%v after the beginning an answer had brought the map %d:%d, and %d:%d "+
+					"stayed in use: %s", u.at, u.brought.Epoch, u.brought.Rev, u.inUse.Epoch, u.inUse.Rev, e)
 			}
 		}
 	}
