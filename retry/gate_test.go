@@ -38,24 +38,26 @@ const (
 	gateParallel = 2
 )
 
-// gateSwitch lets one build be every mutant: the environment names the guard that does nothing.
+// gateSwitch lets one build be every mutant: the environment names the guard that does nothing, or the one that always
+// acts.
 const gateSwitch = `package retry
 
 import "os"
 
-var disarmed = os.Getenv("COUCHCORE_DISARMED")
+var disarmed, stuck = os.Getenv("COUCHCORE_DISARMED"), os.Getenv("COUCHCORE_STUCK")
 
 func armed(guard string) bool { return guard != disarmed }
+
+func acts(guard string, cond bool) bool { return cond && armed(guard) || guard == stuck }
 `
 
 var guardLine = regexp.MustCompile(`^(\s*)(.*\S)\s*// guard: (.+)$`)
 
 // disarmable gives a guard line a switch: when it is off, conditions are computed and then false, and statements are
-// left out.
-func disarmable(indent, code, guard string) string {
-	armed := fmt.Sprintf("armed(%q)", guard)
-	and := func(prefix, cond, suffix string) string {
-		return indent + prefix + "(" + cond + ") && " + armed + suffix
+// left out. Only a condition can be stuck, which is then true.
+func disarmable(indent, code, guard string) (line string, sticks bool) {
+	and := func(prefix, cond, suffix string) (string, bool) {
+		return fmt.Sprintf("%s%sacts(%q, %s)%s", indent, prefix, guard, cond, suffix), true
 	}
 	switch {
 	case strings.HasPrefix(code, "if ") && strings.HasSuffix(code, " {"):
@@ -72,11 +74,12 @@ func disarmable(indent, code, guard string) string {
 		name, value, _ := strings.Cut(code, " := ")
 		return and(name+" := ", value, "")
 	}
-	return indent + "if " + armed + " { " + code + " }"
+	return fmt.Sprintf("%sif armed(%q) { %s }", indent, guard, code), false
 }
 
-// gateFiles are the package's files and the tests that judge, every guard with its switch, and the guards' names.
-func gateFiles(t *testing.T) (files map[string]string, found []string) {
+// gateFiles are the package's files and the tests that judge, every guard with its switch, and the guards' names, of
+// which some can be stuck.
+func gateFiles(t *testing.T) (files map[string]string, found, stick []string) {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -91,8 +94,11 @@ func gateFiles(t *testing.T) (files map[string]string, found []string) {
 		lines := strings.Split(string(src), "\n")
 		for i, l := range lines {
 			if m := guardLine.FindStringSubmatch(l); m != nil && !test {
-				lines[i] = disarmable(m[1], m[2], m[3])
-				found = append(found, m[3])
+				line, sticks := disarmable(m[1], m[2], m[3])
+				lines[i], found = line, append(found, m[3])
+				if sticks {
+					stick = append(stick, m[3])
+				}
 			}
 		}
 		files[n] = strings.Join(lines, "\n")
@@ -101,7 +107,7 @@ func gateFiles(t *testing.T) (files map[string]string, found []string) {
 		require.Contains(t, files, n)
 	}
 	slices.Sort(found)
-	return files, found
+	return files, found, stick
 }
 
 // gateBuild builds the tests that judge, in a module of their own.
@@ -121,9 +127,10 @@ func gateBuild(t *testing.T, files map[string]string) (binary string) {
 	return filepath.Join(pkg, "quick.test")
 }
 
-// TestMutationGate disarms each guard in turn and expects a test to notice.
+// TestMutationGate disarms each guard in turn, and then lets each always act, and expects a test to notice: so both
+// branches of each are taken, and matter.
 func TestMutationGate(t *testing.T) {
-	files, found := gateFiles(t)
+	files, found, stick := gateFiles(t)
 	require.Equal(t, guards, found, "every guard line has a name of its own, which is listed")
 	if testing.Short() {
 		t.Skip("runs the package's tests once per guard")
@@ -132,24 +139,26 @@ func TestMutationGate(t *testing.T) {
 		t.Skip("needs the go command to build the mutants")
 	}
 	binary := gateBuild(t, files)
-	judge := func(guard string) (passed bool, output string) {
+	judge := func(mutation string) (passed bool, output string) {
 		c := exec.CommandContext(t.Context(), binary, "-test.failfast", "-test.timeout", gateTimeout.String())
-		c.Dir, c.Env = filepath.Dir(binary), append(os.Environ(), "COUCHCORE_DISARMED="+guard, "GOMAXPROCS=2")
+		c.Dir, c.Env = filepath.Dir(binary), append(os.Environ(), mutation, "GOMAXPROCS=2")
 		out, err := c.CombinedOutput()
 		return err == nil, string(out)
 	}
-	passed, output := judge("")
+	passed, output := judge("COUCHCORE_DISARMED=")
 	require.True(t, passed, "the tests fail without a mutation:\n%s", output)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, gateParallel)
-	for _, guard := range guards {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if passed, _ := judge(guard); passed {
-				t.Errorf("no test notices that guard %q is gone", guard)
-			}
-		})
+	for name, mutated := range map[string][]string{"COUCHCORE_DISARMED": guards, "COUCHCORE_STUCK": stick} {
+		for _, guard := range mutated {
+			wg.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				if passed, _ := judge(name + "=" + guard); passed {
+					t.Errorf("no test notices %s=%q", name, guard)
+				}
+			})
+		}
 	}
 	wg.Wait()
 }

@@ -3,6 +3,11 @@ package sim
 // The programme of faults that a client has to bear: 48 of them, each of which this simulation injects, or another test
 // that the table names. A set of seeds that is large enough must meet every injection, see Totals.missing.
 
+// The programme also asks that both branches of each safety guard of the orchestrator are taken. What most guards keep
+// from happening is a second event at the same instant, which cannot be told from what leaves the client. Instead, the
+// gate of package retry (gate_test.go) lets each guard do nothing in turn, and then always act: tests have to notice
+// both.
+
 // programmed is one fault of the programme.
 type programmed struct {
 	number int

@@ -56,6 +56,7 @@ func TestTheProgrammeIsComplete(t *testing.T) {
 			require.True(t, hasTest(t, dir, name), "%s has no %s", dir, name)
 		}
 	}
+	require.True(t, hasTest(t, "retry", "TestMutationGate"), "the guards of the orchestrator")
 	for name := range left { // these are beside the programme
 		require.Regexp(t, "^(loops|callbacks|clock jumps): ", name)
 	}
