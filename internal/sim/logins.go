@@ -134,9 +134,8 @@ func (w *world) checkLogins(frames []mock.Frame) {
 			}
 			if !slices.Contains(allowed, f.Key) || !begun[f.Conn] && f.Key != allowed[0] {
 				at := f.At.Sub(w.began)
-				w.report.violateAt(at, "P14", "%v after the beginning a login to node %d was one by %s, the first on its "+
-					"connection: %t; allowed are %v, TLS %t", at, f.Node, f.Key, !begun[f.Conn], allowed,
-					w.tls)
+				w.report.violateAt(at, "P14", "%v after the beginning a login to node %d was one by %s, the first on "+
+					"its connection: %t; allowed are %v, TLS %t", at, f.Node, f.Key, !begun[f.Conn], allowed, w.tls)
 				return
 			}
 			begun[f.Conn] = true
