@@ -283,6 +283,7 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 		}
 	}
 	o.mu.Unlock()
+	slices.SortFunc(list, sleeper.compare) // the heap's own order is chance, and the first may take the last free place
 	for _, z := range list {
 		if match != nil && !match(z.op) {
 			continue

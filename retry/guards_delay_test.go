@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -374,5 +376,25 @@ func TestAServersWordIsHeededAndPaced(t *testing.T) {
 			t.Errorf("%d requests in a minute", n)
 		}
 		orc.Close(nil)
+	})
+}
+
+// What may be sent again first is sent first: it may take the last free place of a connection.
+func TestWokenCallsKeepTheOrderOfTheirDelays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var delay time.Duration
+		orc := retry.New(retry.Options{Default: retry.Func(
+			func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(delay) })})
+		var sent []time.Duration
+		for _, n := range []time.Duration{5, 9, 2, 8, 7, 1, 10, 3, 6, 4} {
+			delay = n * time.Second
+			x := newOp(true, time.Minute)
+			x.dispatch = func() { sent = append(sent, n) }
+			x.notSent(orc, retry.NodeNotAvailable)
+			synctest.Wait() // the strategy has read the delay
+		}
+		pass(100 * time.Millisecond)
+		orc.Wake(nil)
+		require.Equal(t, []time.Duration{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, sent)
 	})
 }

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -21,6 +22,11 @@ type sleeper struct {
 
 func (x *sleeper) before(y *sleeper) bool {
 	return x.at < y.at || x.at == y.at && x.number < y.number
+}
+
+// compare is before for sorting.
+func (x sleeper) compare(y sleeper) int {
+	return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.number, y.number))
 }
 
 // sleepers is a heap of histories by the end of their parking; equal ends keep the order of their numbers.
