@@ -34,9 +34,10 @@ type reader struct {
 	pkt   memd.Packet  // the answer being handled
 
 	pushed   *memd.Packet // a notification that came in the handshake, until Serve has told of it
-	freed    []uint32     // opaques of this read's answers
+	freed    []uint32     // opaques of answers whose slots are still to be given back
 	orphaned int          // of those, how many were answers to calls that had ended
-	parked   int          // how many of the opaques were of calls that now wait for a retry
+	answers  int          // how many answers of this read were to calls that had not ended
+	parked   int          // of those, how many calls now wait for a retry
 	now      int64        // when they were handled, since the calls' base; 0: no clock was read yet
 }
 
@@ -183,4 +184,4 @@ func (r *reader) receive(b []byte) error {
 }
 
 // wokeNone reports whether the last read's answers have woken no caller that may append: their calls are parked.
-func (r *reader) wokeNone() bool { return r.parked > 0 && r.parked == len(r.freed)-r.orphaned }
+func (r *reader) wokeNone() bool { return r.parked > 0 && r.parked == r.answers }

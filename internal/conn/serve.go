@@ -32,7 +32,7 @@ func (c *Conn) read() (err error) {
 // packets completes every packet that is whole in the buffer.
 func (c *Conn) packets() error {
 	r := &c.reader
-	r.freed, r.orphaned, r.parked, r.now = r.freed[:0], 0, 0, 0
+	r.answers, r.parked, r.now = 0, 0, 0
 	for {
 		p, err := r.next()
 		long := err == errLong //nolint:errorlint // the value itself
@@ -52,20 +52,41 @@ func (c *Conn) packets() error {
 func (c *Conn) settle() {
 	r := &c.reader
 	c.mu.Lock()
-	for _, opaque := range r.freed {
-		c.slots.give(opaque)
-	}
-	c.slots.orphans -= r.orphaned
-	room, yield := c.slots.room(), c.writer.role == reading && !c.writer.large() && !r.wokeNone()
-	c.mu.Unlock()
-	if room {
-		c.h.Room(c)
-	}
-	c.Stats.Answers.Add(int64(len(r.freed) - r.orphaned))
+	yield := c.writer.role == reading && !c.writer.large() && !r.wokeNone()
+	c.giveBack()
+	c.Stats.Answers.Add(int64(r.answers))
 	if yield {
 		runtime.Gosched()
 	}
 	c.stopReading()
+}
+
+// giveBack gives back the slots of the answers so far, and calls that wait for a slot take them. The lock is held, and
+// is released before that.
+func (c *Conn) giveBack() {
+	r := &c.reader
+	for _, opaque := range r.freed {
+		c.slots.give(opaque)
+	}
+	c.slots.orphans -= r.orphaned
+	r.freed, r.orphaned = r.freed[:0], 0
+	room := c.slots.room()
+	c.mu.Unlock()
+	if room {
+		c.h.Room(c)
+	}
+}
+
+// refused gives a call an answer that is no success. It may bring a map, with which calls of another node go on over
+// this connection: those that wait here already take the free slots first.
+func (c *Conn) refused(call *call.Call, p *memd.Packet) {
+	c.mu.Lock()
+	c.giveBack()
+	c.h.Answered(c, call, p)
+	// Another use of the call's memory may have begun: then the count is wrong, which costs or saves a yield at most.
+	if call.State.Phase() == retry.PhaseParked {
+		c.reader.parked++
+	}
 }
 
 // stopReading ends the reader's turn as the writer, if it has the role: it writes what callers have appended. From then
@@ -112,6 +133,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	call := s.call
 	s.call = nil
 	c.reader.freed = append(c.reader.freed, p.Opaque)
+	c.reader.answers++
 	c.answer(call, epoch, p, owned)
 }
 
@@ -132,12 +154,7 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 			c.unwanted(p, call.Late())
 		}
 	case call.State.Answered(epoch):
-		c.h.Answered(c, call, p)
-		// Another use of the call's memory may have begun: then the count is wrong, which costs or saves a yield at
-		// most.
-		if call.State.Phase() == retry.PhaseParked {
-			c.reader.parked++
-		}
+		c.refused(call, p)
 	default:
 		c.unwanted(p, call.Late())
 	}
