@@ -2,11 +2,13 @@ package field_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/mock/scripted"
 )
 
@@ -102,4 +105,73 @@ func onBlockingDescriptors(t *testing.T, name string) {
 	began = time.Now()
 	require.NoError(t, c.Close())
 	require.Less(t, time.Since(began), late, "Close waited for a system call")
+}
+
+// silenceable is a relay to a node, until the test's end. When it is silent, what the client sends is lost.
+func silenceable(t *testing.T, addr string) (at string, silent *atomic.Bool) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	silent = new(atomic.Bool)
+	var ways sync.WaitGroup
+	ways.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+			ways.Go(func() { _, _ = io.Copy(near, far) })
+			ways.Go(func() {
+				b := make([]byte, 4096)
+				for n, err := near.Read(b); err == nil; n, err = near.Read(b) {
+					if !silent.Load() {
+						_, _ = far.Write(b[:n])
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(ways.Wait)
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String(), silent
+}
+
+// Over TLS, too, a read ends before its socket is closed. The socket is below what watches it in the handshake.
+func TestCloseOverTLSDoesNotWaitForABlockingRead_D236(t *testing.T) {
+	m := mock.Start(t, mock.TLS(), mock.Nodes(1), mock.Replicas(0))
+	at, silent := silenceable(t, m.Nodes()[0].TLSAddr())
+	cfg := overTLS(t, m, "Administrator", "password")
+	dialed := make(chan *net.TCPConn, 16)
+	cfg.Net.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		nc, err := d.DialContext(ctx, network, at)
+		if err == nil {
+			dialed <- nc.(*net.TCPConn)
+		}
+		return nc, err
+	}
+	c := openConfig(t, cfg)
+	b := c.Bucket("default")
+	require.NoError(t, b.WaitReady(within(t, 10*time.Second)))
+	for range len(dialed) {
+		require.NoError(t, block(<-dialed))
+	}
+	require.NoError(t, upsert(t, b))
+	time.Sleep(50 * time.Millisecond) // behind its answer the reader is in a read that blocks
+	silent.Store(true)                // the node does not answer when TLS takes its leave
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		m.Close() // the read ends
+		<-closed
+		t.Fatal("Close waited for a read")
+	}
 }

@@ -30,6 +30,9 @@ func hangUp(nc net.Conn) {
 	under := nc
 	if t, ok := nc.(*tls.Conn); ok {
 		under = t.NetConn()
+		if w, ok := under.(interface{ NetConn() net.Conn }); ok { // the handshake's, which watches the socket
+			under = w.NetConn()
+		}
 	}
 	if t, ok := under.(*net.TCPConn); ok {
 		_ = t.CloseRead()
