@@ -7,6 +7,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -47,21 +48,26 @@ func (s *sent) asksAgain() retry.Reason {
 type resending struct {
 	w     *world
 	e     *entry
-	steps int  // of the backoff, or one more than those
-	moved bool // a node was not that of the vbucket: one retry may have come at once, and was no step then
-	free  bool // that retry has been seen
+	later map[uint16][]*sent       // requests that can be told apart, by their vbuckets
+	asked map[uint32]time.Duration // when a node first did not know a collection, by its id: see overtaken
+	steps int                      // of the backoff, or one more than those
+	moved bool                     // a node was not that of the vbucket: one retry may have come at once, and was no step then
+	free  bool                     // that retry has been seen
 }
 
 // checkResends judges all calls.
 func (w *world) checkResends() {
 	of, later := map[identity][]*sent{}, map[uint16][]*sent{}
-	began := map[identity]time.Duration{}
+	began, asked := map[identity]time.Duration{}, map[uint32]time.Duration{}
 	for _, e := range w.ledger {
 		if id, alone := e.identity(); alone {
 			began[id] = e.began
 		}
 	}
 	for _, s := range w.facts.traffic {
+		if at, known := asked[s.cid]; s.status == memd.StatusUnknownCollection && (!known || s.at.Sub(w.began) < at) {
+			asked[s.cid] = s.at.Sub(w.began)
+		}
 		if at, alone := began[s.same]; alone {
 			s.began = at
 			of[s.same] = append(of[s.same], s)
@@ -70,13 +76,13 @@ func (w *world) checkResends() {
 	}
 	for _, e := range w.ledger {
 		if id, alone := e.identity(); alone && e.ends.Load() == 1 {
-			(&resending{w: w, e: e}).check(of[id], later)
+			(&resending{w: w, e: e, later: later, asked: asked}).check(of[id])
 		}
 	}
 }
 
-// check judges what followed each answer. later are the requests that can be told apart, by their vbuckets.
-func (r *resending) check(of []*sent, later map[uint16][]*sent) {
+// check judges what followed each answer.
+func (r *resending) check(of []*sent) {
 	for i, s := range of {
 		answered, next := s.answered.Sub(r.w.began), r.e.ended
 		last := i+1 == len(of)
@@ -96,7 +102,7 @@ func (r *resending) check(of []*sent, later map[uint16][]*sent) {
 			continue
 		case !last && gap < least:
 			r.bad("it was sent again too soon", s)
-		case known && gap > most && r.w.overtaken(s, answered+most, next, later):
+		case known && gap > most && r.overtaken(s, answered+most, next):
 			r.bad("it was not sent again in time, and calls that began later were", s)
 		case known && !last:
 			r.w.report.Reached[resent]++
@@ -157,13 +163,15 @@ func (r *resending) gaveUp(s *sent, answered time.Duration) bool {
 
 // overtaken reports whether a call that began after an instant has sent a request before another one, over the
 // connection on which s was answered and for its vbucket and collection. Calls that wait for one place are in order.
-// With small limits or several connections it cannot be told whether they do.
-func (w *world) overtaken(s *sent, from, until time.Duration, later map[uint16][]*sent) bool {
-	if w.tight || w.connections > 1 {
+// With small limits or several connections it cannot be told whether they do. Nor can it when a node has not known the
+// collection: the client asks for its id, and not every call waits for that if it is the default collection.
+func (r *resending) overtaken(s *sent, from, until time.Duration) bool {
+	asked, doubted := r.asked[s.cid]
+	if r.w.tight || r.w.connections > 1 || doubted && asked < until {
 		return false
 	}
-	return slices.ContainsFunc(later[s.vbucket], func(o *sent) bool {
-		return o.over == s.over && o.cid == s.cid && o.began > from && o.at.Sub(w.began) < until
+	return slices.ContainsFunc(r.later[s.vbucket], func(o *sent) bool {
+		return o.over == s.over && o.cid == s.cid && o.began > from && o.at.Sub(r.w.began) < until
 	})
 }
 
