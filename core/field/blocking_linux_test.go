@@ -171,7 +171,7 @@ func TestCloseOverTLSDoesNotWaitForABlockingRead_D236(t *testing.T) {
 		require.NoError(t, err)
 	case <-time.After(5 * time.Second):
 		m.Close() // the read ends
-		<-closed
+		require.NoError(t, <-closed)
 		t.Fatal("Close waited for a read")
 	}
 }
