@@ -56,16 +56,30 @@ func slowly(ctx context.Context, n *sockets, r *rand.Rand) {
 	n.say(nodeFast)
 }
 
-// clusterFault happens behind the nodes.
+// clusterFault happens behind the nodes, until end is called. That gives how often a request or a connection has met it.
 type clusterFault struct {
 	name string
-	act  func(m *mock.Cluster, r *rand.Rand) *mock.Injection
+	act  func(m *mock.Cluster, r *rand.Rand) (end func() int)
 }
 
 func answers(name string, f func(r *rand.Rand) mock.Fault, ops ...memd.Opcode) clusterFault {
-	return clusterFault{name, func(m *mock.Cluster, r *rand.Rand) *mock.Injection {
-		return m.Inject(mock.Match{Opcodes: ops, Times: 1 + r.IntN(10)}, f(r))
+	return clusterFault{name, func(m *mock.Cluster, r *rand.Rand) (end func() int) {
+		in := m.Inject(mock.Match{Opcodes: ops, Times: 1 + r.IntN(10)}, f(r))
+		return func() int {
+			in.Remove()
+			return in.Fired()
+		}
 	}}
+}
+
+// done is the end of what happens at once, or has failed.
+func done(err error) (end func() int) {
+	return func() int {
+		if err != nil {
+			return 0
+		}
+		return 1
+	}
 }
 
 func always(f mock.Fault) func(*rand.Rand) mock.Fault {
@@ -85,13 +99,11 @@ var handshakes = []memd.Opcode{
 }
 
 var clusterFaults = []clusterFault{
-	{"a vbucket moves", func(m *mock.Cluster, r *rand.Rand) *mock.Injection {
-		_ = m.MoveVBucket(bucketName, r.IntN(vbuckets), r.IntN(nodes))
-		return nil
+	{"a vbucket moves", func(m *mock.Cluster, r *rand.Rand) (end func() int) {
+		return done(m.MoveVBucket(bucketName, r.IntN(vbuckets), r.IntN(nodes)))
 	}},
-	{"the cluster closes connections", func(m *mock.Cluster, r *rand.Rand) *mock.Injection {
-		_ = m.CloseConns(r.IntN(nodes))
-		return nil
+	{"the cluster closes connections", func(m *mock.Cluster, r *rand.Rand) (end func() int) {
+		return done(m.CloseConns(r.IntN(nodes)))
 	}},
 	answers("an answer is late", delayed, documents...),
 	answers("an answer is lost", always(mock.DropReply()), documents...),
@@ -154,17 +166,16 @@ func (rd *round) disturbOnce(ctx context.Context, n *sockets, r *rand.Rand) bool
 }
 
 func (rd *round) disturbCluster(ctx context.Context, r *rand.Rand) {
-	var all []*mock.Injection
+	ends := map[string][]func() int{}
 	for ctx.Err() == nil {
 		sleep(ctx, between(r, 5*time.Millisecond, 100*time.Millisecond))
 		f := clusterFaults[r.IntN(len(clusterFaults))]
-		if in := f.act(rd.m, r); in != nil {
-			all = append(all, in)
-		}
-		rd.report.fired(f.name, 1)
+		ends[f.name] = append(ends[f.name], f.act(rd.m, r))
 	}
-	for _, in := range all {
-		in.Remove()
+	for name, all := range ends {
+		for _, end := range all {
+			rd.report.fired(name, end())
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -119,4 +120,18 @@ func TestAReportSaysWhatWasNotMet(t *testing.T) {
 		r.finish(0, c.rounds, true)
 		require.Equal(t, c.want, r.NotReached)
 	}
+}
+
+// A fault counts when a request or a connection has met it, and not when it was made.
+func TestAFaultCountsWhenItWasMet(t *testing.T) {
+	m := mock.Start(t, mock.Nodes(nodes), mock.Bucket(bucketName, vbuckets), mock.Virtual())
+	r := newReport(1)
+	for _, f := range clusterFaults {
+		end := f.act(m, rand.New(rand.NewPCG(1, 2)))
+		r.fired(f.name, end())
+	}
+	require.Equal(t, map[string]int{"a vbucket moves": 1, "the cluster closes connections": 1}, r.Faults)
+	require.NoError(t, m.Close())
+	r.fired("a vbucket moves", clusterFaults[0].act(m, rand.New(rand.NewPCG(1, 2)))())
+	require.Equal(t, 1, r.Faults["a vbucket moves"], "the cluster is closed")
 }

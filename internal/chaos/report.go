@@ -97,8 +97,11 @@ func (r *Report) add(v Violation) {
 	}
 }
 
-// fired counts a fault.
+// fired counts a fault that has been met so often.
 func (r *Report) fired(name string, n int) {
+	if n == 0 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Faults[name] += n
