@@ -56,6 +56,8 @@ var rules = map[string]rule{
 		otelPath + "trace",
 	}, never: []string{"net", "os"}},
 
+	"internal/canary": {layer: 0, never: noIO},
+
 	"errormap":    {layer: 1, only: []string{"memd"}, never: noIO},
 	"collections": {layer: 1, only: []string{"memd", "cberr"}, never: noIO},
 	"internal/topology": {layer: 1, only: []string{"memd", "cberr"}, never: []string{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -284,7 +283,7 @@ func (a *attempt) ended(verb, id string, err error) bool {
 	text := ""
 	if err != nil {
 		text = err.Error()
-		if strings.Contains(text, password) {
+		if a.w.secrets.In([]byte(text)) {
 			a.w.violate("P13", "", "the password is in an error")
 		}
 	}

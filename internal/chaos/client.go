@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/canary"
 	"github.com/couchcore/couchcore/mock"
 )
 
@@ -56,6 +57,7 @@ type client struct {
 	sc          *scenario
 	to          *wire
 	watch       *watch
+	secrets     canary.Forms
 	balance     balance
 	worker      sync.WaitGroup // that make calls
 	helpers     sync.WaitGroup // that close, cancel and take descriptors away
@@ -88,6 +90,7 @@ func Client(in io.Reader, out io.Writer) error {
 		to: newWire(out), watch: newWatch(), verbs: map[string]int{}, faults: map[string]int{},
 		closed: make(chan struct{}),
 	}
+	c.secrets.Add(mock.DefaultUser, password)
 	if !lines.Scan() {
 		return fmt.Errorf("a client without options: %w", io.ErrUnexpectedEOF)
 	}
@@ -256,6 +259,9 @@ func (c *client) end() {
 
 // closeOne closes a client and judges how long that takes.
 func (c *client) closeOne(o *opened) {
+	if text, err := json.Marshal(o.c.Diagnostics()); err != nil || c.secrets.In(text) {
+		c.violate("P13", "", "the password is in the diagnostics, or these cannot be written: %v", err)
+	}
 	began := time.Now()
 	err := o.c.Close()
 	now := time.Now()
@@ -400,7 +406,7 @@ type sink struct{ c *client }
 
 func (s sink) Write(line []byte) (int, error) {
 	switch {
-	case bytes.Contains(line, []byte(password)):
+	case s.c.secrets.In(line):
 		s.c.violate("P13", "", "the password is in the log")
 	case bytes.Contains(line, []byte("level="+slog.LevelError.String())):
 		s.c.violate("P16", "", "the log says %s", line)

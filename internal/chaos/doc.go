@@ -19,7 +19,7 @@
 //	P5   a document that one worker alone calls for has what its calls have written, and nothing else
 //	P9   once the faults have stopped, calls succeed again
 //	P11  Close ends in time, ends every call, and leaves no goroutine and no descriptor
-//	P13  no password is in the log or in an error
+//	P13  no password is in the log, in an error or in the diagnostics, in any form
 //	P15  each operation that is told of ends once
 //	P16  the log has no error, and the process does not die
 //

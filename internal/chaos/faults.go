@@ -56,7 +56,8 @@ func slowly(ctx context.Context, n *sockets, r *rand.Rand) {
 	n.say(nodeFast)
 }
 
-// clusterFault happens behind the nodes, until end is called. That gives how often a request or a connection has met it.
+// clusterFault happens behind the nodes until end is called, which gives how often a request or a connection has met
+// it.
 type clusterFault struct {
 	name string
 	act  func(m *mock.Cluster, r *rand.Rand) (end func() int)

@@ -126,7 +126,7 @@ func changes() []change {
 			password := fmt.Sprintf("canary-%016x", r.next())
 			w.mu.Lock()
 			w.password = password
-			w.secrets.add(password)
+			w.secrets.Add(mock.DefaultUser, password)
 			w.mu.Unlock()
 			w.breaks(everywhere) // each connection is replaced by one that has logged in with it
 			if err := w.m.SetPassword(mock.DefaultUser, password); err != nil {

@@ -3,43 +3,22 @@ package sim
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
-
-	"github.com/couchcore/couchcore/mock"
 )
 
 // What the client says: its log, the errors of its calls, its diagnostics. No password may be in it, in no form (P13),
 // and no line of the log may be about a broken invariant (P16).
-
-// canaries are the passwords of a run in every form in which they may leave a program: as they are, in base64 (alone,
-// and as logins and Basic authentication have them), in hexadecimal numbers, and as package fmt prints bytes.
-type canaries [][]byte
-
-func (c *canaries) add(password string) {
-	for _, login := range []string{"\x00" + mock.DefaultUser + "\x00" + password, mock.DefaultUser + ":" + password} {
-		*c = append(*c, []byte(base64.StdEncoding.EncodeToString([]byte(login))))
-	}
-	secret := []byte(password)
-	*c = append(*c, secret, []byte(hex.EncodeToString(secret)), fmt.Appendf(nil, "%X", secret),
-		[]byte(base64.RawStdEncoding.EncodeToString(secret)), bytes.Trim(fmt.Append(nil, secret), "[]"),
-		bytes.TrimSuffix(bytes.TrimPrefix(fmt.Appendf(nil, "%#v", secret), []byte("[]byte{")), []byte("}")))
-}
 
 // says looks at something that the client has said.
 func (w *world) says(where string, text []byte) {
 	w.mu.Lock()
 	secrets := w.secrets
 	w.mu.Unlock()
-	for _, s := range secrets {
-		if bytes.Contains(text, s) {
-			w.report.violate("P13", "the password is in %s", where)
-			return
-		}
+	if secrets.In(text) {
+		w.report.violate("P13", "the password is in %s", where)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/canary"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
@@ -83,7 +84,7 @@ type world struct {
 
 	errorMap *errormap.Map // the nodes'
 	finished time.Duration // when the client was closed
-	secrets  canaries
+	secrets  canary.Forms
 	closing  atomic.Bool
 
 	faulted   time.Duration // when the last fault was over
@@ -120,7 +121,7 @@ func (w *world) start() error {
 		return err
 	}
 	w.password = fmt.Sprintf("canary-%016x", w.d.roll(text("password")))
-	w.secrets.add(w.password)
+	w.secrets.Add(mock.DefaultUser, w.password)
 	if err := m.SetPassword(mock.DefaultUser, w.password); err != nil {
 		return err
 	}
