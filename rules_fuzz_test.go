@@ -64,12 +64,16 @@ var fuzzed = map[string]string{
 	"views.ParseMeta":                   "views.FuzzMeta",
 }
 
-// sessions are targets of what no one function decodes: what peers say in a conversation.
+// sessions are targets of what no one function decodes: what peers say in a conversation, and what is written and read
+// again.
 var sessions = []string{
-	"core/field.FuzzSession", "core/field.FuzzServices", "internal/conn.FuzzServerBytes",
-	"internal/httpsvc.FuzzRows", "internal/httpsvc.FuzzManagement", "internal/httpx.FuzzRetryAfter",
+	"core.FuzzMapReader", "core/field.FuzzSession", "core/field.FuzzServices", "internal/conn.FuzzServerBytes",
+	"internal/handshake.FuzzServerFirst", "internal/httpsvc.FuzzManagement", "internal/httpsvc.FuzzRows",
+	"internal/httpsvc.FuzzValid", "internal/httpx.FuzzRetryAfter",
 	"internal/packets.FuzzTalk", "internal/snappy.FuzzAppend", "internal/telemetry.FuzzReply", "kv.FuzzDecode",
-	"kv.FuzzAnswers", "kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer",
+	"kv.FuzzAnswers", "kv.FuzzEncode", "kv.FuzzProjection", "kv.FuzzSubdocAnswer", "memd.FuzzRoundTrip",
+	"mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer", "mock/internal/sqlpp.FuzzParse",
+	"mock/internal/store.FuzzPlanScan", "mock/internal/subdoc.FuzzParsePath",
 	"mock/control.FuzzAPI", "mock/couchbasemock.FuzzControl", "mock/couchbasemock.FuzzControlLines",
 	"mock/gocaves.FuzzServe", "mock/internal/management.FuzzServe",
 	"mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzCheckHandler", "mock/viewjs.FuzzFunctions",
@@ -110,7 +114,7 @@ func TestADecoderWithoutATargetIsFound(t *testing.T) {
 		"a/a.go": {Data: []byte("package a\n\nfunc ParseX(b []byte) {}\n\nfunc ParseY(s string) {}\n\n" +
 			"func (*T) Decode(b []byte) {}\n\nfunc Parse(n int) {}\n")},
 		"a/a_test.go": {Data: []byte("package a\n\nfunc FuzzX(f *testing.F) { f.Add(1) }\n\n" +
-			"func FuzzZ(f *testing.F) {}\n\nfunc checkIn(s string) {}\n")},
+			"func FuzzZ(f *testing.F) {}\n\nfunc FuzzNew(f *testing.F) {}\n\nfunc checkIn(s string) {}\n")},
 		"b/b.go":                  {Data: []byte("package b\n\nfunc checkX(s string) {}\n\nfunc (t) parse(b []byte) {}\n")},
 		"c/c.go":                  {Data: []byte("package c\n\nfunc checkX(s string) {}\n")},
 		"d/d.go":                  {Data: []byte("package d\n\nfunc checker(s string) {}\n\nfunc check(n int) {}\n")},
@@ -120,6 +124,7 @@ func TestADecoderWithoutATargetIsFound(t *testing.T) {
 		map[string]string{"c": "a.FuzzX", "d": "a.FuzzNo"}, []string{"a.FuzzZ"})
 	require.NoError(t, err)
 	require.Equal(t, []string{
+		"a.FuzzNew has no corpus in testdata/fuzz", "a.FuzzNew is in no table",
 		"a.FuzzZ has no corpus in testdata/fuzz", "a.Gone: there is no such function",
 		"a.Gone: there is no target a.FuzzGone", "a.ParseY has no fuzz target", "a.T.Decode has no fuzz target",
 		"b has no fuzz target for b.checkX, b.t.parse", "d has a target or no reader of its own",
@@ -177,6 +182,12 @@ func checkFuzz(fsys fs.FS, table, inner map[string]string, more []string) (found
 	for _, target := range more {
 		if !targets[target] {
 			found = append(found, "there is no target "+target)
+		}
+	}
+	listed := append(slices.Collect(maps.Values(table)), more...)
+	for target := range targets {
+		if !slices.Contains(listed, target) {
+			found = append(found, target+" is in no table")
 		}
 	}
 	slices.Sort(found)

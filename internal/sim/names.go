@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Names: a third of the runs find nodes by a DNS SRV record too, whose server lies. It is asked when the client is
+// Names: half of the runs find nodes by a DNS SRV record too, whose server lies. It is asked when the client is
 // opened, and when no node can be reached.
 
 const srvName = "_couchbase._tcp.db.example.com"

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Options are the limits of a map; 0 means 16 MiB and a depth of 64.
+// Options are the limits of a map; 0 means 16 MiB and a depth of 128.
 type Options struct {
 	MaxBytes int
 	MaxDepth int
