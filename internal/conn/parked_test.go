@@ -85,3 +85,39 @@ func TestAReaderKnowsWhetherItWokeACaller(t *testing.T) {
 		})
 	}
 }
+
+// roomFirst notes what it is told, and whether a call may be sent then.
+type roomFirst struct {
+	ignores
+	told []string
+}
+
+func (r *roomFirst) Room(*conn.Conn) { r.told = append(r.told, "room") }
+
+func (r *roomFirst) Answered(cn *conn.Conn, c *call.Call, _ *memd.Packet) {
+	r.told = append(r.told, "refused")
+	if cn.InFlight() == 0 {
+		r.told = append(r.told, "free")
+	}
+	c.Done(errRefused, false)
+}
+
+// A refusal may bring a map, and calls of another node go on with it over this connection. What waits for room here
+// gets it before that.
+func TestARefusedAnswerGivesItsPlaceBackFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		h := &roomFirst{}
+		d := dispatcherOver(t, near, func(o *conn.Options) { o.Handler, o.MaxInFlight = h, 1 })
+		f := kv.Start(t.Context(), d, kv.Get{Key: []byte("wrong")})
+		synctest.Wait()
+		require.False(t, d.cn.WantRoom())
+		var p peer
+		go p.serve(far)
+		_, err := f.Wait(t.Context())
+		require.ErrorIs(t, err, errRefused)
+		synctest.Wait()
+		require.Equal(t, []string{"room", "refused", "free"}, h.told)
+	})
+}
