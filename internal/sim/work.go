@@ -319,12 +319,14 @@ func (w *world) calmDown() {
 }
 
 // calmBursts makes many calls at once when all is well, more than a connection takes at a time. Then every connection
-// is lost once more: who has waited for another one is not to be forgotten.
+// is lost once more: who has waited for another one is not to be forgotten. New ones take so long to make then that a
+// call which knows a reason why its node cannot be reached does not wait for one: no such reason is left by now.
 func (w *world) calmBursts() {
 	r := newSource(w.d, text("calm bursts"))
 	for n := range 4 {
 		sleep(context.Background(), r.between(500*time.Millisecond, time.Second))
 		if n == 3 {
+			w.slow.Store(int64(r.between(0, 100*time.Millisecond)))
 			w.breaks(everywhere)
 			w.broken.from = w.since()
 			w.reset(w.m.Network().Links())

@@ -79,6 +79,7 @@ type world struct {
 	named       map[string]bool      // hosts that the configuration names, or its SRV record
 	stalls      map[string]int       // after so many bytes nodes are silent, by address
 	clock       atomic.Int64         // how far the client's clock is off
+	slow        atomic.Int64         // how much longer it takes to connect
 	jumps       []span               // when it was
 	moods       moods
 
@@ -196,7 +197,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	w.tap.dials[addr] = append(w.tap.dials[addr], time.Now())
 	n := len(w.tap.dials[addr])
 	w.tap.mu.Unlock()
-	sleep(ctx, w.d.between(w.latency, 4*w.latency, text("dial"), text(addr), uint64(n)))
+	sleep(ctx, w.d.between(w.latency, 4*w.latency, text("dial"), text(addr), uint64(n))+time.Duration(w.slow.Load()))
 	nc, err := w.m.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
