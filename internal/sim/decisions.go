@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/couchcore/couchcore/errormap"
-	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
 )
 
 // The branches of the client's decision about an answer, see call.Judge and Router.answered: a set of seeds must come
-// to each of them. Which one an answer took is found out from the answer that the client was handed, by the tables.
+// to each of them. Which one an answer took is found out from the answer that the client was handed, see meaningOf.
 
 // branch is one of them.
 type branch string
@@ -91,9 +89,7 @@ func (w *world) oddErrors() {
 		}
 		rep.Value, _ = json.Marshal(m) // what was JSON is JSON again
 		changed[before] = rep.Value
-		if em, err := errormap.Parse(rep.Value, 0); err == nil {
-			w.errorMap = em
-		}
+		w.errorMap = mapOf(rep.Value)
 	}))
 }
 
@@ -118,8 +114,8 @@ func (w *world) answered(s *sent, packet []byte) {
 
 // branchesOf are the branches that an answer takes. The lock is held.
 func (w *world) branchesOf(s *sent, p *memd.Packet) []branch {
-	d := call.Classify(s.same.op, p.Status, s.cas)
-	if d.Class == call.ClassSuccess {
+	m := meaningOf(s.same.op, p.Status, s.cas)
+	if m.kind == nil {
 		return []branch{succeeds}
 	}
 	var bs []branch
@@ -128,29 +124,30 @@ func (w *world) branchesOf(s *sent, p *memd.Packet) []branch {
 			bs = append(bs, b)
 		}
 	}
-	add(refuses, d.Class == call.ClassFail && d.NotApplied)
-	add(mayHaveDone, d.Class == call.ClassFail && !d.NotApplied && !d.Ambiguous)
-	add(nodeUnsure, d.Ambiguous)
-	add(reconnects, d.Reconnect)
+	add(refuses, m.final() && !m.changed)
+	add(mayHaveDone, m.final() && m.changed && !m.unsure)
+	add(nodeUnsure, m.unsure)
+	add(reconnects, m.useless)
 	add(staleLogin, p.Status == memd.StatusAuthStale)
 	if p.Status == memd.StatusNotMyVBucket {
 		add(movedWithMap, len(p.Value) > 0)
 		add(movedNoMap, len(p.Value) == 0)
 	}
-	asked := d.Class == call.ClassAskMap || p.Status == memd.StatusInternal || p.Status == memd.StatusNotInitialized
+	asked := m.asks || p.Status == memd.StatusInternal || p.Status == memd.StatusNotInitialized
 	if asked && w.errorMap != nil {
-		e, known := w.errorMap.Lookup(uint16(p.Status))
+		e, known := w.errorMap[p.Status]
+		again := m.asks && e.again
 		add(mapUnknown, !known)
-		if known {
-			d = d.WithMap(e)
-			add(mapRetries, d.Class == call.ClassRetry && d.NotApplied)
-			add(mapMayHave, d.Class == call.ClassRetry && !d.NotApplied)
-			add(mapRefuses, d.Class != call.ClassRetry)
-			add(mapFetches, e.FetchConfig())
-			add(mapBreaks, e.InvalidatesConnection())
-			add(mapLimits, e.RateLimit())
+		add(mapRetries, again && !(m.changed && e.changed))
+		add(mapMayHave, again && m.changed && e.changed)
+		add(mapRefuses, known && !again)
+		add(mapFetches, e.fetches)
+		add(mapBreaks, e.breaks)
+		add(mapLimits, e.limit)
+		if again {
+			m.why = retry.KVErrorMapRetryIndicated
 		}
 	}
-	add(retriedFor(d.Reason), d.Class == call.ClassRetry)
+	add(retriedFor(m.why), m.why != retry.Unknown)
 	return bs
 }

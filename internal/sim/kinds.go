@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
@@ -32,15 +31,14 @@ var untrue = []*cberr.Kind{
 func knownRefusals() (sts [][]memd.Status) {
 	place := map[*cberr.Kind]int{}
 	for st := memd.StatusSuccess + 1; st < statusRetried; st++ {
-		d := call.Classify(memd.OpGet, st, false)
-		if d.Class != call.ClassFail || !d.NotApplied || d.Kind == cberr.Couchbase ||
-			slices.Contains(untrue, d.Kind) {
+		m := meaningOf(memd.OpGet, st, false)
+		if !m.final() || m.changed || m.kind == cberr.Couchbase || slices.Contains(untrue, m.kind) {
 			continue
 		}
-		i, known := place[d.Kind]
+		i, known := place[m.kind]
 		if !known {
 			i = len(sts)
-			place[d.Kind], sts = i, append(sts, nil)
+			place[m.kind], sts = i, append(sts, nil)
 		}
 		sts[i] = append(sts[i], st)
 	}
@@ -93,8 +91,8 @@ func errorKinds() (names []string) {
 	}
 	for v := range verbs {
 		for st := memd.StatusSuccess + 1; st < statusRetried; st++ {
-			add(call.Classify(v.op(), st, true).Kind)
-			add(call.Classify(v.op(), st, false).Kind)
+			add(meaningOf(v.op(), st, true).kind)
+			add(meaningOf(v.op(), st, false).kind)
 		}
 	}
 	for _, k := range withoutStatus {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -38,10 +37,7 @@ func answersAlone(rs retry.Reasons) bool {
 
 // asksAgain is the reason for which an answer has its request sent again; Unknown for any other answer.
 func (s *sent) asksAgain() retry.Reason {
-	if d := call.Classify(s.same.op, s.status, s.cas); d.Class == call.ClassRetry {
-		return d.Reason
-	}
-	return retry.Unknown
+	return meaningOf(s.same.op, s.status, s.cas).why
 }
 
 // resending is a call on its way from one request to the next.
@@ -97,7 +93,7 @@ func (r *resending) check(of []*sent) {
 		switch gap := next - answered; {
 		case last && r.gaveUp(s, answered):
 			r.bad("it ended with an answer for which it is sent again", s)
-		case !last && gap < least && r.moved && !r.free && s.asksAgain().AlwaysRetry():
+		case !last && gap < least && r.moved && !r.free && sentElsewhere(s.asksAgain()):
 			r.free = true
 			continue
 		case !last && gap < least:
@@ -120,9 +116,9 @@ func (r *resending) bad(what string, s *sent) {
 func (r *resending) delay(s *sent, answered, next time.Duration) (least, most time.Duration, known bool) {
 	why, alone := s.asksAgain(), answersAlone(r.e.reasons)
 	switch {
-	case why == retry.KVNotMyVBucket || why == retry.KVCollectionOutdated:
+	case sentElsewhere(why):
 		r.moved = r.moved || why == retry.KVNotMyVBucket
-		least = retry.Controlled(r.steps, 0)
+		least = elsewhereWait(r.steps)
 		// where vbuckets move, the next node may be another one
 		return least, least + callbackSlack, alone && why == retry.KVNotMyVBucket && !r.w.topology && !r.w.loses()
 	case !answeredReason(why):
@@ -150,12 +146,12 @@ func politeLeast(steps int, moved bool) time.Duration {
 // its context or a limit, or because there was no way.
 func (r *resending) gaveUp(s *sent, answered time.Duration) bool {
 	why := s.asksAgain()
-	d := call.Classify(s.same.op, s.status, s.cas)
-	if !r.w.left(r.e.reasons) || !why.AlwaysRetry() && !answeredReason(why) || cberr.KindOf(r.e.err) != d.Kind ||
+	kind := meaningOf(s.same.op, s.status, s.cas).kind
+	if !r.w.left(r.e.reasons) || !sentElsewhere(why) && !answeredReason(why) || cberr.KindOf(r.e.err) != kind ||
 		errors.Is(r.e.err, retry.ErrClosed) || errors.Is(r.e.err, retry.ErrTooManyInRetry) {
 		return false
 	}
-	return why.AlwaysRetry() || r.e.polite || slices.ContainsFunc(r.e.answers, func(a answer) bool {
+	return sentElsewhere(why) || r.e.polite || slices.ContainsFunc(r.e.answers, func(a answer) bool {
 		_, again := a.of.Delay()
 		return a.at >= answered && a.at <= r.e.ended && a.why == why && again
 	})

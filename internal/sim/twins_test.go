@@ -52,6 +52,7 @@ var twins = map[string][]string{
 	"a temporary failure is given up at once":        {"P6"},
 	"a temporary failure is never sent again":        {"P6"},
 	"who is sent elsewhere waits too long":           {"P6"},
+	"who is sent elsewhere does not wait longer":     {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
 	"a span ends twice":                              {"P15"},
@@ -253,6 +254,10 @@ var edits = []edit{
 	{
 		"retry/course.go", "	return After(delay)",
 		`	if broken == "who is sent elsewhere waits too long" && delay > 0 { delay += time.Second }; return After(delay)`,
+	},
+	{
+		"retry/backoff.go", "Schedule(time.Millisecond, 10*time.Millisecond,",
+		`Schedule(time.Millisecond, func() time.Duration { if broken == "who is sent elsewhere does not wait longer" { return time.Millisecond }; return 10*time.Millisecond }(),`,
 	},
 	{
 		"retry/strategy.go", "delay := a.delay",

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/core"
-	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/canary"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -83,8 +82,8 @@ type world struct {
 	jumps       []span               // when it was
 	moods       moods
 
-	errorMap *errormap.Map // the nodes'
-	finished time.Duration // when the client was closed
+	errorMap map[memd.Status]mapEntry // the nodes'
+	finished time.Duration            // when the client was closed
 	secrets  canary.Forms
 	closing  atomic.Bool
 
