@@ -40,6 +40,12 @@ func (s *sent) asksAgain() retry.Reason {
 	return meaningOf(s.same.op, s.status, s.cas).why
 }
 
+// ends reports whether an answer is the call's result or outcome, so that nothing of the call is sent after it.
+func (s *sent) ends() bool {
+	m := meaningOf(s.same.op, s.status, s.cas)
+	return m.kind == nil || m.final()
+}
+
 // resending is a call on its way from one request to the next.
 type resending struct {
 	w     *world
@@ -91,6 +97,8 @@ func (r *resending) check(of []*sent) {
 		}
 		least, most, known := r.delay(s, answered, next)
 		switch gap := next - answered; {
+		case !last && s.ends():
+			r.bad("it was sent again", s)
 		case last && r.gaveUp(s, answered):
 			r.bad("it ended with an answer for which it is sent again", s)
 		case !last && gap < least && r.moved && !r.free && sentElsewhere(s.asksAgain()):

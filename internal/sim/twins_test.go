@@ -53,6 +53,8 @@ var twins = map[string][]string{
 	"a temporary failure is never sent again":        {"P6"},
 	"who is sent elsewhere waits too long":           {"P6"},
 	"who is sent elsewhere does not wait longer":     {"P6"},
+	"a refusal for lack of access is temporary":      {"P6"},
+	"a final refusal is sent again":                  {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
 	"a span ends twice":                              {"P15"},
@@ -258,6 +260,14 @@ var edits = []edit{
 	{
 		"retry/backoff.go", "Schedule(time.Millisecond, 10*time.Millisecond,",
 		`Schedule(time.Millisecond, func() time.Duration { if broken == "who is sent elsewhere does not wait longer" { return time.Millisecond }; return 10*time.Millisecond }(),`,
+	},
+	{
+		"internal/call/status.go", "memd.StatusAccess:                    {kind: cberr.AuthenticationFailure},",
+		`memd.StatusAccess: func() row { if broken == "a refusal for lack of access is temporary" { return row{kind: cberr.AuthenticationFailure, reason: retry.KVTemporaryFailure} }; return row{kind: cberr.AuthenticationFailure} }(),`,
+	},
+	{
+		"internal/call/error.go", "	j.Err = c.StatusError(p, j.Disposition)\n",
+		`	if broken == "a final refusal is sent again" && j.Class == ClassFail && j.NotApplied { j.Class, j.Reason = ClassRetry, retry.KVTemporaryFailure }; j.Err = c.StatusError(p, j.Disposition)` + "\n",
 	},
 	{
 		"retry/strategy.go", "delay := a.delay",
