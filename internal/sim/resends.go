@@ -15,8 +15,11 @@ import (
 // this one waits for. The delay is what the call's strategy has said, or what docs/retry.md says of the client's own
 // strategies and of "not my vbucket". Judged are calls whose requests can be told from others', see entry.identity.
 
-// resent counts the requests that were judged so.
-const resent = "a request was sent again when its delay was over"
+// These count the requests that were judged so.
+const (
+	resent      = "a request was sent again when its delay was over"
+	resentByMap = "a request was sent again because the error map says so"
+)
 
 // callbackSlack is how much longer a delay may be because callbacks block: the log's handler does, several times on one
 // way.
@@ -35,15 +38,22 @@ func answersAlone(rs retry.Reasons) bool {
 	return true
 }
 
-// asksAgain is the reason for which an answer has its request sent again; Unknown for any other answer.
-func (s *sent) asksAgain() retry.Reason {
-	return meaningOf(s.same.op, s.status, s.cas).why
-}
-
-// ends reports whether an answer is the call's result or outcome, so that nothing of the call is sent after it.
-func (s *sent) ends() bool {
+// asksAgain is the reason for which an answer has its request sent again; Unknown for any other answer. The error map
+// decides about a status that the client leaves to it. known is false when the client may be without the node's map:
+// the connection has taken none, or the node has left.
+func (w *world) asksAgain(s *sent) (why retry.Reason, known bool) {
 	m := meaningOf(s.same.op, s.status, s.cas)
-	return m.kind == nil || m.final()
+	if !m.asks {
+		return m.why, true
+	}
+	if !s.over.mapped.Load() || !w.isMember(s.over.addr, s.answered.Sub(w.began)) {
+		return retry.Unknown, false
+	}
+	e := w.errorMap[s.status]
+	if !e.again || m.changed && e.changed { // what must not be executed twice: calls that only read are not judged
+		return retry.Unknown, true
+	}
+	return retry.KVErrorMapRetryIndicated, true
 }
 
 // resending is a call on its way from one request to the next.
@@ -88,6 +98,7 @@ func (r *resending) check(of []*sent) {
 	for i, s := range of {
 		answered, next := s.answered.Sub(r.w.began), r.e.ended
 		last := i+1 == len(of)
+		why, sure := r.w.asksAgain(s)
 		if !last {
 			next = of[i+1].at.Sub(r.w.began)
 		}
@@ -95,13 +106,13 @@ func (r *resending) check(of []*sent) {
 			r.steps++ // it was lost, or the answer came too late
 			continue
 		}
-		least, most, known := r.delay(s, answered, next)
+		least, most, known := r.delay(why, answered, next)
 		switch gap := next - answered; {
-		case !last && s.ends():
+		case !last && sure && why == retry.Unknown:
 			r.bad("it was sent again", s)
-		case last && r.gaveUp(s, answered):
+		case last && r.gaveUp(s, why, answered):
 			r.bad("it ended with an answer for which it is sent again", s)
-		case !last && gap < least && r.moved && !r.free && sentElsewhere(s.asksAgain()):
+		case !last && gap < least && r.moved && !r.free && sentElsewhere(why):
 			r.free = true
 			continue
 		case !last && gap < least:
@@ -110,6 +121,9 @@ func (r *resending) check(of []*sent) {
 			r.bad("it was not sent again in time, and calls that began later were", s)
 		case known && !last:
 			r.w.report.Reached[resent]++
+			if why == retry.KVErrorMapRetryIndicated {
+				r.w.report.Reached[resentByMap]++
+			}
 		}
 		r.steps++
 	}
@@ -121,8 +135,8 @@ func (r *resending) bad(what string, s *sent) {
 }
 
 // delay is how long the call waits after an answer. known says that the longest delay is.
-func (r *resending) delay(s *sent, answered, next time.Duration) (least, most time.Duration, known bool) {
-	why, alone := s.asksAgain(), answersAlone(r.e.reasons)
+func (r *resending) delay(why retry.Reason, answered, next time.Duration) (least, most time.Duration, known bool) {
+	alone := answersAlone(r.e.reasons)
 	switch {
 	case sentElsewhere(why):
 		r.moved = r.moved || why == retry.KVNotMyVBucket
@@ -152,8 +166,7 @@ func politeLeast(steps int, moved bool) time.Duration {
 
 // gaveUp reports whether the call ended with an answer for which it is to be sent again, instead of by its deadline,
 // its context or a limit, or because there was no way.
-func (r *resending) gaveUp(s *sent, answered time.Duration) bool {
-	why := s.asksAgain()
+func (r *resending) gaveUp(s *sent, why retry.Reason, answered time.Duration) bool {
 	kind := meaningOf(s.same.op, s.status, s.cas).kind
 	if !r.w.left(r.e.reasons) || !sentElsewhere(why) && !answeredReason(why) || cberr.KindOf(r.e.err) != kind ||
 		errors.Is(r.e.err, retry.ErrClosed) || errors.Is(r.e.err, retry.ErrTooManyInRetry) {

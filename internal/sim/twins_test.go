@@ -55,6 +55,7 @@ var twins = map[string][]string{
 	"who is sent elsewhere does not wait longer":     {"P6"},
 	"a refusal for lack of access is temporary":      {"P6"},
 	"a final refusal is sent again":                  {"P6"},
+	"what the error map has retried is given up":     {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
 	"a span ends twice":                              {"P15"},
@@ -264,6 +265,10 @@ var edits = []edit{
 	{
 		"internal/call/status.go", "memd.StatusAccess:                    {kind: cberr.AuthenticationFailure},",
 		`memd.StatusAccess: func() row { if broken == "a refusal for lack of access is temporary" { return row{kind: cberr.AuthenticationFailure, reason: retry.KVTemporaryFailure} }; return row{kind: cberr.AuthenticationFailure} }(),`,
+	},
+	{
+		"internal/call/status.go", "if d.Class != ClassAskMap || !e.RetryIndicated() {",
+		`if d.Class != ClassAskMap || !e.RetryIndicated() || broken == "what the error map has retried is given up" {`,
 	},
 	{
 		"internal/call/error.go", "	j.Err = c.StatusError(p, j.Disposition)\n",
