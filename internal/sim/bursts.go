@@ -93,7 +93,7 @@ func (w *world) unread(n int) (key string, ok bool) {
 func (w *world) readAll(es []*entry) (wait []func()) {
 	keys := make([][]byte, len(es))
 	for i, e := range es {
-		keys[i] = []byte(e.key)
+		keys[i], e.batch = []byte(e.key), true
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -114,6 +114,7 @@ func (w *world) readAll(es []*entry) (wait []func()) {
 func (w *world) writeAll(es []*entry, body func(token string) []byte) (wait []func()) {
 	ops := make([]kv.Insert, len(es))
 	for i, e := range es {
+		e.batch = true
 		w.enter(e)
 		ops[i] = kv.Insert{Common: kv.Common{Timeout: e.limit}, Key: []byte(e.key), Value: body(e.token)}
 	}

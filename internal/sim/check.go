@@ -20,6 +20,8 @@ type facts struct {
 	parked  int // most calls that waited for a retry at one time
 	dials   map[string][]time.Time
 	traffic []*sent
+	logins  []login
+	used    []span // of connections: from their first answer to their last request
 
 	byToken map[string]int
 	byKey   map[string]int // counters
@@ -37,7 +39,7 @@ type request struct {
 func (w *world) collect() {
 	f := &facts{
 		applied: append(w.applied, w.m.ApplyLog(bucketName)...), frames: w.m.FrameLog(), parked: w.parked,
-		dials: w.tap.dials, traffic: w.tap.traffic,
+		dials: w.tap.dials, traffic: w.tap.traffic, logins: w.tap.logins,
 		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, sent: map[request]int{},
 	}
 	for i := range f.applied {
@@ -111,6 +113,7 @@ func (w *world) check() {
 	w.checkGivenUp()
 	w.checkAnswers()
 	w.checkResends()
+	w.checkTerminal()
 	w.checkErrors()
 	w.checkTraffic()
 	w.lookAtHedges()

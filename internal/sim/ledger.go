@@ -44,8 +44,10 @@ type entry struct {
 	polite         bool          // its strategy is one of the client's
 	calm           bool          // began when the faults had long stopped
 	durable        bool          // each of its requests is to be, where its kind can
+	batch          bool          // it is one of many, which end together
 	own            bool          // it has a strategy of its own
 	answers        []answer      // of that, if it is a user's
+	told           answer        // the first terminal cause that the strategy of all was told
 	node           string        // of its document when it began; "" before the first map
 
 	began, ended time.Duration

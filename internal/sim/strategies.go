@@ -26,8 +26,11 @@ type everyones struct {
 
 // RetryAfter implements retry.Strategy.
 func (s everyones) RetryAfter(ctx context.Context, rq *retry.Request, why retry.Reason) retry.Action {
-	if e, ok := rq.Context.Value(callKey{}).(*entry); ok && e.own {
-		s.w.report.violate("P7", "%s: the strategy of the others was asked", e)
+	if e, ok := rq.Context.Value(callKey{}).(*entry); ok {
+		if e.own {
+			s.w.report.violate("P7", "%s: the strategy of the others was asked", e)
+		}
+		s.w.tells(e, why)
 	}
 	if s.w.tight { // as in mannered: more calls may have failed at one instant than may wait
 		sleep(ctx, s.w.d.between(time.Nanosecond, 500*time.Microsecond, text("judging"),

@@ -138,6 +138,7 @@ func (t *Totals) missing() []string {
 	}
 	need(t.Reached, "a wrong certificate was shown", shownToRequests, refusedPacked, "in doubt, applied 0 times",
 		"in doubt, applied 1 times", "ended by Close", judged, queueFull, "a scan of everything", resent, resentByMap,
+		toldAtOnce, refusedNow,
 		retriesCounted, rerouted, wokenByHealth, wokenByMap, lateAttempt, closedUnsent, closedInFlight, closedParked,
 		canceledUnsent, canceledQueued, canceledInFlight, canceledParked, afterCancel, afterDeadline)
 	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",

@@ -56,6 +56,9 @@ var twins = map[string][]string{
 	"a refusal for lack of access is temporary":      {"P6"},
 	"a final refusal is sent again":                  {"P6"},
 	"what the error map has retried is given up":     {"P6"},
+	"a terminal cause waits for the deadline":        {"P6"},
+	"a terminal cause is not told":                   {"P6"},
+	"what one node refuses fails the calls of all":   {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
 	"a span ends twice":                              {"P15"},
@@ -269,6 +272,18 @@ var edits = []edit{
 	{
 		"internal/call/status.go", "if d.Class != ClassAskMap || !e.RetryIndicated() {",
 		`if d.Class != ClassAskMap || !e.RetryIndicated() || broken == "what the error map has retried is given up" {`,
+	},
+	{
+		"retry/strategy.go", "if why.Terminal() {",
+		`if why.Terminal() && broken != "a terminal cause waits for the deadline" {`,
+	},
+	{
+		"internal/health/health.go", "if !why.Unseen() || why.AlwaysRetry() || why.Terminal() {",
+		`if !why.Unseen() || why.AlwaysRetry() || why.Terminal() || broken == "a terminal cause is not told" {`,
+	},
+	{
+		"internal/health/health.go", `return node != "" && t.addr == node ||`,
+		`return t.bucket == bucket && broken == "what one node refuses fails the calls of all" || node != "" && t.addr == node ||`,
 	},
 	{
 		"internal/call/error.go", "	j.Err = c.StatusError(p, j.Disposition)\n",

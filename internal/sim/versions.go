@@ -61,6 +61,13 @@ func (w *world) isMember(addr string, at time.Duration) bool {
 	return false
 }
 
+// staysMember reports whether all maps that were in use in a stretch of the run had a node.
+func (w *world) staysMember(addr string, from, to time.Duration) bool {
+	return w.isMember(addr, from) && !slices.ContainsFunc(w.members, func(m membership) bool {
+		return m.from > from && m.from <= to && !slices.Contains(m.nodes, addr)
+	})
+}
+
 // digests is how long the client may take to consider a map that an answer has brought.
 const digests = time.Millisecond
 

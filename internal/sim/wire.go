@@ -27,6 +27,8 @@ type wire struct {
 	service  bool        // it is no connection of the key-value protocol
 	noPrefix atomic.Bool // keys have no prefix
 	mapped   atomic.Bool // the node has an error map for it
+	noneElse bool        // the node knows no mechanism but PLAIN
+	closed   time.Time   // zero before that; under the lock of the taps
 	flip     atomic.Bool // a bit of the next record that is sent flips on its way
 
 	buf  []byte // read and not handed out
@@ -56,6 +58,7 @@ type taps struct {
 	traffic []*sent
 	secrets keyring
 	secret  []*wire // those over TLS
+	logins  []login // what nodes have answered to them, in order
 	// Requests to services that brought credentials.
 	authorized []authorization
 
@@ -141,6 +144,7 @@ func (w *wire) packet(b []byte) {
 		w.features(b)
 	}
 	status := memd.Status(binary.BigEndian.Uint16(b[6:]))
+	w.logsIn(memd.Opcode(b[1]), status, b)
 	if s := w.incoming(binary.BigEndian.Uint32(b[12:]), status); s != nil {
 		w.answered(s, b)
 	}
@@ -251,6 +255,7 @@ func (w *wire) Close() error {
 		w.tap.mu.Lock()
 		w.tap.open--
 		delete(w.tap.live, w)
+		w.closed = time.Now()
 		w.tap.mu.Unlock()
 	})
 	return w.Conn.Close()

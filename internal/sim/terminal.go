@@ -1,0 +1,199 @@
+package sim
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Terminal causes (P6): a call with the default strategy ends when it is told of one, and it is told when it cannot be
+// sent because its node refuses the login or the bucket. What one node refuses is nothing to the calls of the others,
+// while a connection works. What nodes have answered to logins is seen by the client's end of each connection.
+
+// isTerminal reports whether the default strategy gives up for a reason.
+func isTerminal(why retry.Reason) bool {
+	return slices.Contains([]retry.Reason{
+		retry.AuthenticationError, retry.TLSError, retry.BucketAccessError, retry.ScopeNotFound,
+		retry.CollectionNotFound,
+	}, why)
+}
+
+// tells notes that the strategy of all was told why a call's attempt has failed.
+func (w *world) tells(e *entry, why retry.Reason) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.told.why == retry.Unknown && isTerminal(why) {
+		e.told = answer{at: w.since(), why: why}
+	}
+}
+
+// login is a node's answer to a step of a login, of which the last one selects the bucket.
+type login struct {
+	at      time.Time
+	over    *wire
+	bucket  bool // it is about the bucket
+	refused bool
+}
+
+// logsIn notes an answer to a step of a login.
+func (w *wire) logsIn(op memd.Opcode, st memd.Status, packet []byte) {
+	l := login{at: time.Now(), over: w, bucket: op == memd.OpSelectBucket}
+	switch op {
+	case memd.OpSASLListMechs:
+		w.noneElse = !bytes.Contains(packet, []byte("SCRAM"))
+		return
+	case memd.OpSASLAuth, memd.OpSASLStep:
+		l.refused = st == memd.StatusAuthError
+	case memd.OpSelectBucket:
+		l.refused = st == memd.StatusAccess
+	default:
+		return
+	}
+	if !l.refused && st != memd.StatusSuccess {
+		return
+	}
+	w.tap.mu.Lock()
+	defer w.tap.mu.Unlock()
+	w.tap.logins = append(w.tap.logins, l)
+}
+
+// withoutWay is since when a node has been without a connection at an instant; false: it has one.
+func (w *world) withoutWay(addr string, at time.Duration) (since time.Duration, ok bool) {
+	for _, l := range w.facts.logins {
+		closed := l.over.closed
+		switch {
+		case !l.of(addr) || !l.bucket || l.refused || l.at.Sub(w.began) > at:
+		case closed.IsZero() || closed.Sub(w.began) >= at:
+			return 0, false
+		default:
+			since = max(since, closed.Sub(w.began))
+		}
+	}
+	return since, true
+}
+
+// of reports whether the answer is that of a node.
+func (l login) of(addr string) bool { return addr == everywhere || l.over.addr == addr }
+
+// refusedAt is since when a node has refused logins, or the bucket, at an instant: until it accepts one, or for the
+// bucket until any node lets it be selected. A node that takes passwords in the clear alone may have refused the
+// mechanism: sure leaves that out.
+func (w *world) refusedAt(addr string, bucket, sure bool, at time.Duration) (since time.Duration, refused bool) {
+	for _, l := range w.facts.logins {
+		switch {
+		case l.at.Sub(w.began) > at || l.bucket != bucket || sure && l.refused && l.over.noneElse:
+		case !l.refused && (bucket || l.of(addr)):
+			refused = false
+		case l.refused && !refused && l.of(addr):
+			since, refused = l.at.Sub(w.began), true
+		}
+	}
+	return since, refused
+}
+
+// worked reports whether a connection to any node worked at an instant: requests went over it before and after.
+func (w *world) worked(at time.Duration) bool {
+	for _, u := range w.facts.used {
+		if u.from < at && u.to > at {
+			return true
+		}
+	}
+	return false
+}
+
+// What a large set of seeds comes to.
+const (
+	toldAtOnce = "a call ended when it was told of a terminal cause"
+	refusedNow = "a call whose node refuses logins ended soon"
+)
+
+// terminalMost is how long a call waits at most when its node refuses logins: until a retry that it waits for already,
+// and then for handshakes that go on.
+const terminalMost = bestEffortMost + 250*time.Millisecond
+
+// checkTerminal judges all calls with the default strategy.
+func (w *world) checkTerminal() {
+	used := map[*wire]span{}
+	left := map[request][]time.Duration{}
+	for _, s := range w.facts.traffic {
+		at := s.at.Sub(w.began)
+		rq := request{s.same.op, s.same.key}
+		left[rq] = append(left[rq], at)
+		if _, known := used[s.over]; known || !s.answered.IsZero() {
+			u := used[s.over]
+			if !known {
+				u.from = s.answered.Sub(w.began)
+			}
+			u.to = at
+			used[s.over] = u
+		}
+	}
+	for _, u := range used {
+		w.facts.used = append(w.facts.used, u)
+	}
+	for _, e := range w.ledger {
+		if e.own || e.batch || e.verb == readAny || e.ends.Load() != 1 {
+			continue
+		}
+		w.checkTold(e)
+		if !slices.ContainsFunc(left[request{e.verb.op(), e.key}], func(at time.Duration) bool {
+			return at >= e.began && at <= e.ended
+		}) {
+			w.checkRefused(e)
+		}
+	}
+}
+
+// checkTold judges what became of a call whose strategy was told of a terminal cause.
+func (w *world) checkTold(e *entry) {
+	if e.told.why == retry.Unknown {
+		return
+	}
+	bad := func(what string) {
+		w.report.violateWith("P6", func() []string { return w.history(e.key) }, "%s: at %v it was told of %v, %s", e,
+			e.told.at, e.told.why, what)
+	}
+	if e.ended-e.told.at > callbackSlack {
+		bad("and it went on")
+		return
+	}
+	w.report.Reached[toldAtOnce]++
+	if w.topology || w.loses() || e.node == "" || !w.worked(e.told.at) {
+		return
+	}
+	_, refused := w.refusedAt(e.node, false, false, e.told.at)
+	if e.told.why == retry.BucketAccessError || e.told.why == retry.AuthenticationError && !refused {
+		bad("which its node " + e.node + " has not met, and a connection worked")
+	}
+}
+
+// checkRefused judges how long a call took of which nothing was sent because its node refuses logins, or because no
+// node lets the bucket be selected.
+func (w *world) checkRefused(e *entry) {
+	if e.node == "" {
+		return
+	}
+	since, refused := w.refusedAt(e.node, false, true, e.ended)
+	w.endsSoon(e, e.node, since, refused && w.staysMember(e.node, since, e.ended))
+	if !w.topology && !w.loses() { // a node that has left has refused nothing
+		since, refused = w.refusedAt(everywhere, true, true, e.ended)
+		w.endsSoon(e, everywhere, since, refused)
+	}
+}
+
+// endsSoon judges a call whose way to a node, or to any, has been refused since an instant.
+func (w *world) endsSoon(e *entry, addr string, since time.Duration, refused bool) {
+	closed, none := w.withoutWay(addr, e.ended)
+	since = max(since, e.began, closed)
+	switch {
+	case !refused || !none || since >= e.ended:
+	case e.ended-since > terminalMost:
+		w.report.violateWith("P6", func() []string { return w.history(e.key) },
+			"%s: its way to %q has been refused since %v, and it ended at %v", e, addr, since, e.ended)
+	case e.told.why != retry.Unknown:
+		w.report.Reached[refusedNow]++
+	}
+}
