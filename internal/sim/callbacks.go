@@ -140,10 +140,7 @@ func (w *world) callbacks(cfg *core.Config) {
 		return nil
 	}
 	cfg.Observe.Retry = observer{w}
-	cfg.Retry.Classify = func(core.Answer) retry.Reason {
-		w.behave(context.Background(), classifying, longestJudge)
-		return retry.Unknown
-	}
+	cfg.Retry.Classify = w.classify
 	dial := w.dial
 	cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		w.behave(ctx, dialing, longestDial)

@@ -63,12 +63,15 @@ const (
 	statusNowhere memd.Status = 0x7fff // no map has it
 )
 
+// statusUnmapped is that of a limit that the nodes' error maps do not have.
+const statusUnmapped = memd.StatusRateLimitedNetworkEgress
+
 var odd = map[memd.Status][]string{
 	statusRetried: {"temp", "retry-now"}, statusKnown: {"item-only"}, statusBreaks: {"conn-state-invalidated"},
 	statusMayHave: {"internal", "retry-later"},
 }
 
-// oddErrors lets the nodes' error maps have the odd statuses.
+// oddErrors lets the nodes' error maps have the odd statuses, and be without one of the limits.
 func (w *world) oddErrors() {
 	changed := map[string][]byte{}
 	w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetErrorMap}}, mock.Rewrite(func(_, rep *memd.Packet) {
@@ -87,6 +90,7 @@ func (w *world) oddErrors() {
 		for status, attrs := range odd {
 			errs[fmt.Sprintf("%x", uint16(status))] = map[string]any{"name": "ODD", "desc": "Odd", "attrs": attrs}
 		}
+		delete(errs, fmt.Sprintf("%x", uint16(statusUnmapped)))
 		rep.Value, _ = json.Marshal(m) // what was JSON is JSON again
 		changed[before] = rep.Value
 		w.errorMap = mapOf(rep.Value)

@@ -32,7 +32,8 @@ func knownRefusals() (sts [][]memd.Status) {
 	place := map[*cberr.Kind]int{}
 	for st := memd.StatusSuccess + 1; st < statusRetried; st++ {
 		m := meaningOf(memd.OpGet, st, false)
-		if !m.final() || m.changed || m.kind == cberr.Couchbase || slices.Contains(untrue, m.kind) {
+		ends := m.final() || st == statusUnmapped
+		if !ends || m.changed || m.kind == cberr.Couchbase || slices.Contains(untrue, m.kind) {
 			continue
 		}
 		i, known := place[m.kind]
@@ -76,16 +77,11 @@ var withoutStatus = []*cberr.Kind{
 	cberr.CircuitBreakerOpen, cberr.DecodingFailure, cberr.FeatureNotAvailable,
 }
 
-// unreturned are kinds of a status that no call of the simulation ends with, and why.
-var unreturned = map[*cberr.Kind]string{
-	cberr.RateLimited: "the nodes' error maps have it sent again",
-}
-
 // errorKinds are the kinds of errors that a large set of seeds must have returned: those of every status, for each of
 // the operations, and those without one.
 func errorKinds() (names []string) {
 	add := func(k *cberr.Kind) {
-		if k != nil && unreturned[k] == "" && !slices.Contains(names, errorPrefix+k.Name()) {
+		if k != nil && !slices.Contains(names, errorPrefix+k.Name()) {
 			names = append(names, errorPrefix+k.Name())
 		}
 	}

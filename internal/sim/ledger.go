@@ -79,15 +79,24 @@ func (e *entry) finish(at time.Duration, info retry.Info, err error) {
 		e.outcome = doubtful
 	case !ke.Answered:
 		e.outcome = failed
-	case errors.Is(err, cberr.DocumentNotFound):
-		e.outcome = absent
-	case errors.Is(err, cberr.DocumentExists):
-		e.outcome = exists
-	case errors.Is(err, cberr.CASMismatch):
-		e.outcome = mismatch
-	default:
-		e.outcome = failed
+	default: // a timeout may have any of these as its cause, after a retry that the program has named
+		e.outcome = outcomeOf(cberr.KindOf(err))
 	}
+}
+
+// outcomeOf is how a call ended that was answered with an error of a kind.
+func outcomeOf(k *cberr.Kind) outcome {
+	switch {
+	case k == nil:
+		return failed
+	case k.Is(cberr.DocumentNotFound):
+		return absent
+	case k.Is(cberr.DocumentExists):
+		return exists
+	case k.Is(cberr.CASMismatch):
+		return mismatch
+	}
+	return failed
 }
 
 // succeeded reports whether the call did what it could: there was nothing wrong with the way to its document.

@@ -164,6 +164,9 @@ func oddServers() []fault {
 			}
 			met := 0
 			for range 1 + r.below(5) {
+				for n := 0; n < 20 && w.tap.bursting(addr) == 0; n++ {
+					sleep(context.Background(), r.between(time.Microsecond, 5*time.Millisecond))
+				}
 				w.m.Push()
 				met += w.tap.bursting(addr)
 				sleep(context.Background(), r.between(time.Microsecond, 5*time.Millisecond))

@@ -17,8 +17,9 @@ import (
 
 // These count the requests that were judged so.
 const (
-	resent      = "a request was sent again when its delay was over"
-	resentByMap = "a request was sent again because the error map says so"
+	resent        = "a request was sent again when its delay was over"
+	resentByMap   = "a request was sent again because the error map says so"
+	resentAsNamed = "a request was sent again because the program says so"
 )
 
 // callbackSlack is how much longer a delay may be because callbacks block: the log's handler does, several times on one
@@ -43,10 +44,12 @@ func answersAlone(rs retry.Reasons) bool {
 // the connection has taken none, or the node has left.
 func (w *world) asksAgain(s *sent) (why retry.Reason, known bool) {
 	m := meaningOf(s.same.op, s.status, s.cas)
-	if !m.asks {
+	switch {
+	case s.named.why != retry.Unknown:
+		return s.named.why, true
+	case !m.asks:
 		return m.why, true
-	}
-	if !s.over.mapped.Load() || !w.isMember(s.over.addr, s.answered.Sub(w.began)) {
+	case !s.over.mapped.Load() || !w.isMember(s.over.addr, s.answered.Sub(w.began)):
 		return retry.Unknown, false
 	}
 	e := w.errorMap[s.status]
@@ -54,6 +57,14 @@ func (w *world) asksAgain(s *sent) (why retry.Reason, known bool) {
 		return retry.Unknown, true
 	}
 	return retry.KVErrorMapRetryIndicated, true
+}
+
+// judged is when the client has judged an answer: at once, unless the program had to name the reason.
+func (s *sent) judged() time.Time {
+	if s.named.why != retry.Unknown {
+		return s.named.at
+	}
+	return s.answered
 }
 
 // resending is a call on its way from one request to the next.
@@ -96,7 +107,7 @@ func (w *world) checkResends() {
 // check judges what followed each answer.
 func (r *resending) check(of []*sent) {
 	for i, s := range of {
-		answered, next := s.answered.Sub(r.w.began), r.e.ended
+		answered, next := s.judged().Sub(r.w.began), r.e.ended
 		last := i+1 == len(of)
 		why, sure := r.w.asksAgain(s)
 		if !last {
@@ -117,12 +128,17 @@ func (r *resending) check(of []*sent) {
 			continue
 		case !last && gap < least:
 			r.bad("it was sent again too soon", s)
+		case !last && s.named.why != retry.Unknown && !r.e.reasons.Has(why):
+			r.bad("it was not sent again for "+why.String(), s)
 		case known && gap > most && r.overtaken(s, answered+most, next):
 			r.bad("it was not sent again in time, and calls that began later were", s)
 		case known && !last:
 			r.w.report.Reached[resent]++
 			if why == retry.KVErrorMapRetryIndicated {
 				r.w.report.Reached[resentByMap]++
+			}
+			if s.named.why != retry.Unknown {
+				r.w.report.Reached[resentAsNamed]++
 			}
 		}
 		r.steps++

@@ -149,10 +149,12 @@ func wokenBy(why retry.Reason, age time.Duration) string {
 	return wokenByMap
 }
 
-// answeredReason reports whether the reason is what a node has answered, so that only the delay ends the wait.
+// answeredReason reports whether the reason is what a node has answered, or what the program makes of an answer: only
+// the delay ends the wait then.
 func answeredReason(why retry.Reason) bool {
 	return slices.Contains([]retry.Reason{
 		retry.KVTemporaryFailure, retry.KVErrorMapRetryIndicated, retry.KVLocked, retry.KVSyncWriteInProgress,
-		retry.KVSyncWriteReCommitInProgress,
+		retry.KVSyncWriteReCommitInProgress, retry.EvaluationIndicated,
+		retry.QueryTransactionBufferFull,
 	}, why)
 }

@@ -91,9 +91,7 @@ func (t *Totals) Finish() {
 
 // unraised are the retry reasons that nothing in the simulation raises, and why.
 var unraised = map[retry.Reason]string{
-	retry.Unknown:                    "it stands for no reason",
-	retry.EvaluationIndicated:        "the client has it for no answer: it is for programs",
-	retry.QueryTransactionBufferFull: "the client has it for no answer: it is for programs",
+	retry.Unknown: "it stands for no reason",
 }
 
 // reasons are the retry reasons that a large set of seeds must raise.
@@ -138,7 +136,7 @@ func (t *Totals) missing() []string {
 	}
 	need(t.Reached, "a wrong certificate was shown", shownToRequests, refusedPacked, "in doubt, applied 0 times",
 		"in doubt, applied 1 times", "ended by Close", judged, queueFull, "a scan of everything", resent, resentByMap,
-		toldAtOnce, refusedNow,
+		resentAsNamed, toldAtOnce, refusedNow,
 		retriesCounted, rerouted, wokenByHealth, wokenByMap, lateAttempt, closedUnsent, closedInFlight, closedParked,
 		canceledUnsent, canceledQueued, canceledInFlight, canceledParked, afterCancel, afterDeadline)
 	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",

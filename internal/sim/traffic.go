@@ -29,6 +29,7 @@ type sent struct {
 	cid      uint32    // of its collection
 	vbucket  uint16
 	status   memd.Status   // of the answer
+	named    named         // why it is sent again all the same
 	began    time.Duration // of its call; checkResends sets it
 }
 
@@ -102,6 +103,7 @@ func (w *wire) incoming(opaque uint32, status memd.Status) *sent {
 	if s != nil {
 		s.answered, s.status = time.Now(), status
 		delete(w.waiting, opaque)
+		w.tap.answers[place{w.LocalAddr().String(), opaque}] = s
 	}
 	return s
 }

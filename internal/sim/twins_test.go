@@ -58,6 +58,8 @@ var twins = map[string][]string{
 	"what the error map has retried is given up":     {"P6"},
 	"a terminal cause waits for the deadline":        {"P6"},
 	"a terminal cause is not told":                   {"P6"},
+	"what the program names is not heard":            {"P6"},
+	"what the program names has another reason":      {"P6"},
 	"what one node refuses fails the calls of all":   {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
@@ -272,6 +274,10 @@ var edits = []edit{
 	{
 		"internal/call/status.go", "if d.Class != ClassAskMap || !e.RetryIndicated() {",
 		`if d.Class != ClassAskMap || !e.RetryIndicated() || broken == "what the error map has retried is given up" {`,
+	},
+	{
+		"internal/dispatch/policy.go", "why := r.classify(c, err)",
+		`why := r.classify(c, err); if broken == "what the program names is not heard" { why = retry.Unknown }; if why != retry.Unknown && broken == "what the program names has another reason" { why = retry.KVTemporaryFailure }`,
 	},
 	{
 		"retry/strategy.go", "if why.Terminal() {",

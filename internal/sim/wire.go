@@ -57,8 +57,9 @@ type taps struct {
 	// Requests for documents, in the order in which they left.
 	traffic []*sent
 	secrets keyring
-	secret  []*wire // those over TLS
-	logins  []login // what nodes have answered to them, in order
+	secret  []*wire         // those over TLS
+	answers map[place]*sent // the requests that they were to
+	logins  []login         // what nodes have answered to them, in order
 	// Requests to services that brought credentials.
 	authorized []authorization
 
@@ -69,6 +70,7 @@ type taps struct {
 func newTaps() *taps {
 	return &taps{
 		live: map[*wire]bool{}, dials: map[string][]time.Time{}, secrets: keyring{secrets: map[string][]byte{}},
+		answers: map[place]*sent{},
 	}
 }
 
