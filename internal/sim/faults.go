@@ -411,6 +411,6 @@ func (w *world) plant() {
 		w.tap.open++
 	case LoggedError:
 		w.logger().Error("An invariant is broken")
-	case LeakedRoutine, LateEnd, NeverEnds, EndsTwice, NoRecovery, UnboundedParks, Unsteady:
+	case LeakedRoutine, LeakedTimer, LateEnd, NeverEnds, EndsTwice, NoRecovery, UnboundedParks, Unsteady:
 	}
 }

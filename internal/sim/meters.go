@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +20,7 @@ type meters struct {
 	mu        sync.Mutex
 	durations map[string]int // of operations, by name
 	labels    map[attribute.Distinct]bool
-	collect   []metric.Callback
+	collect   []*registration // in their order
 }
 
 func newMeters(w *world) *meters {
@@ -43,8 +44,24 @@ func (m meter) Float64Histogram(name string, _ ...metric.Float64HistogramOption)
 func (m meter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
-	m.of.collect = append(m.of.collect, f)
-	return noop.Registration{}, nil
+	r := &registration{of: m.of, f: f}
+	m.of.collect = append(m.of.collect, r)
+	return r, nil
+}
+
+// registration is a function that gives what is measured.
+type registration struct {
+	noop.Registration
+	of *meters
+	f  metric.Callback
+}
+
+// Unregister implements metric.Registration.
+func (r *registration) Unregister() error {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	r.of.collect = slices.DeleteFunc(r.of.collect, func(o *registration) bool { return o == r })
+	return nil
 }
 
 // durations is a histogram.
@@ -93,10 +110,10 @@ func (o collected) ObserveInt64(_ metric.Int64Observable, _ int64, opts ...metri
 // read collects the metrics.
 func (m *meters) read() {
 	m.mu.Lock()
-	fs := m.collect
+	rs := slices.Clone(m.collect)
 	m.mu.Unlock()
-	for _, f := range fs {
-		if err := f(context.Background(), collected{of: m}); err != nil {
+	for _, r := range rs {
+		if err := r.f(context.Background(), collected{of: m}); err != nil {
 			m.w.report.violate("setup", "%v", err)
 		}
 	}

@@ -38,6 +38,7 @@ const (
 	RepeatedRead   Defect = "repeated-read"   // P10: the network repeats reads many times
 	LeakedSocket   Defect = "leaked-socket"   // P11: a socket stays open
 	LeakedRoutine  Defect = "leaked-routine"  // P11: a goroutine stays
+	LeakedTimer    Defect = "leaked-timer"    // P11: a timer stays
 	UnboundedParks Defect = "unbounded-parks" // P12: more calls may wait than was asked for
 	LoggedError    Defect = "logged-error"    // P16: the log tells of a broken invariant
 	Unsteady       Defect = "unsteady"        // Replay: no two runs of a seed have the same trace
@@ -48,7 +49,8 @@ func Defects() map[Defect]string {
 	return map[Defect]string{
 		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4",
 		StaleRead:  "P5",
-		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", UnboundedParks: "P12",
+		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", LeakedTimer: "P11",
+		UnboundedParks: "P12",
 		LoggedError: "P16", Unsteady: Replay,
 	}
 }

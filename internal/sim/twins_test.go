@@ -28,6 +28,9 @@ var twins = map[string][]string{
 	"who cannot connect tries again at once":         {"P10"},
 	"the wait does not grow":                         {"P10"},
 	"Close forgets the nodes":                        {"P11"},
+	"the timer of a closed connection stays":         {"P11"},
+	"Close leaves the meters registered":             {"P11"},
+	"an ended call still counts as parked":           {"P11"},
 	"one goroutine runs all callbacks":               {"P1"},
 	"any number of calls may be in flight":           {"P12"},
 	"any number of calls may wait":                   {"P12"},
@@ -101,6 +104,12 @@ var edits = []edit{
 		"internal/observe/operation.go", "o.span.End(trace.WithTimestamp(end))",
 		`o.span.End(trace.WithTimestamp(end)); if broken == "a span ends twice" { o.span.End() }`,
 	},
+	{"internal/conn/deadlines.go", "	d.timer.Stop()", `	if broken != "the timer of a closed connection stays" { d.timer.Stop() }`},
+	{
+		"internal/observe/meters.go", "		_ = registered.Unregister()",
+		`		if broken != "Close leaves the meters registered" { _ = registered.Unregister() }`,
+	},
+	{"retry/heap.go", "		o.parked--", `		if broken != "an ended call still counts as parked" || !o.closed { o.parked-- }`},
 	{
 		"internal/observe/operation.go", "case out.ErrorName == \"\":",
 		`case out.ErrorName == "" || broken == "every span ends well":`,

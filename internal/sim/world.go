@@ -332,6 +332,7 @@ func (w *world) run(*testing.T) {
 	stop()
 	faults.Wait()
 	w.collect()
+	c := w.letGo()
 	if err := w.m.Close(); err != nil {
 		w.report.violate("setup", "%v", err)
 	}
@@ -351,6 +352,7 @@ func (w *world) run(*testing.T) {
 			w.abandon(w.report)
 		}
 	}
+	w.checkMemory(c)
 }
 
 // end closes the client, with calls in flight unless it was calm.
@@ -374,6 +376,7 @@ func (w *world) end() {
 	if took := time.Since(began); err != nil || took > closeLimit {
 		w.report.violate("P11", "Close took %v of %v: %v", took, closeLimit, err)
 	}
+	w.closed()
 	inFlight.Wait()
 	w.counted()
 	w.tap.mu.Lock()
