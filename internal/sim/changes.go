@@ -39,7 +39,7 @@ func changes() []change {
 		{"43c rebalance out and in again", func(w *world, r *source) error {
 			n := w.member(r)
 			defer w.falls(n)()
-			if err := w.m.RemoveNode(n); err != nil {
+			if err := w.goesOut(w.m.RemoveNode, n); err != nil {
 				return err
 			}
 			pause(r)
@@ -53,7 +53,7 @@ func changes() []change {
 			if w.m.AddNode() < 0 {
 				return fmt.Errorf("no node could be added")
 			}
-			if err := w.m.RemoveNode(out); err != nil {
+			if err := w.goesOut(w.m.RemoveNode, out); err != nil {
 				return err
 			}
 			pause(r)
@@ -70,7 +70,7 @@ func changes() []change {
 				}
 			}
 			for n := range old {
-				if err := w.m.RemoveNode(n); err != nil {
+				if err := w.goesOut(w.m.RemoveNode, n); err != nil {
 					return err
 				}
 				pause(r)
@@ -87,7 +87,7 @@ func changes() []change {
 				return errSkipped
 			}
 			n := w.member(r)
-			if err := w.m.Failover(n); err != nil {
+			if err := w.goesOut(w.m.Failover, n); err != nil {
 				return err
 			}
 			pause(r)
@@ -103,7 +103,7 @@ func changes() []change {
 				return err
 			}
 			pause(r)
-			if err := w.m.Failover(n); err != nil {
+			if err := w.goesOut(w.m.Failover, n); err != nil {
 				return err
 			}
 			pause(r)
@@ -144,6 +144,14 @@ func changes() []change {
 			return nil
 		}},
 	}
+}
+
+// goesOut takes a node out of the map, and notes when.
+func (w *world) goesOut(how func(n int) error, n int) error {
+	w.mu.Lock()
+	w.out = append(w.out, breakage{time.Now(), w.addr(w.m.Node(n))})
+	w.mu.Unlock()
+	return how(n)
 }
 
 // falls lets half of the nodes that are about to leave fall silent, so that calls wait for connections to them. It

@@ -122,6 +122,7 @@ func (w *world) check() {
 	w.checkDialled()
 	w.checkInFlight()
 	w.checkDials()
+	w.checkClosings()
 	w.checkDriven()
 	if most, _, _ := w.limits(); most > 0 && w.facts.parked > most {
 		r.violate("P12", "%d calls waited for a retry at one time, the limit is %d", w.facts.parked, most)

@@ -19,7 +19,7 @@
 //	P9   once the faults have stopped, calls succeed again
 //	P10  attempts and dials are bounded, also where a server drives them
 //	P11  Close ends in time, and leaves no goroutine, socket, timer or call that waits
-//	P12  what waits is bounded, and no answer of a service is unpacked
+//	P12  what waits is bounded, no connection in use is closed without a cause, and no answer of a service is unpacked
 //	P13  no password is in the log, in an error, in a span, in a label of a metric or in the diagnostics
 //	P14  no password leaves in the clear unless that is allowed, or for a host that is no node; logins begin with the
 //	     first mechanism that is allowed, and use none that is not; no request goes to a node that has not proven to

@@ -51,7 +51,7 @@ func Defects() map[Defect]string {
 		StaleRead:  "P5",
 		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", LeakedTimer: "P11",
 		UnboundedParks: "P12",
-		LoggedError: "P16", Unsteady: Replay,
+		LoggedError:    "P16", Unsteady: Replay,
 	}
 }
 

@@ -63,7 +63,7 @@ func (w *wire) logsIn(op memd.Opcode, st memd.Status, packet []byte) {
 // withoutWay is since when a node has been without a connection at an instant; false: it has one.
 func (w *world) withoutWay(addr string, at time.Duration) (since time.Duration, ok bool) {
 	for _, l := range w.facts.logins {
-		closed := l.over.closed
+		closed := l.over.ended
 		switch {
 		case !l.of(addr) || !l.bucket || l.refused || l.at.Sub(w.began) > at:
 		case closed.IsZero() || closed.Sub(w.began) >= at:

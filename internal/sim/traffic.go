@@ -83,7 +83,7 @@ func (w *wire) leaving(p *memd.Packet, document bool) {
 		s.same.token = sentToken(p)
 	}
 	w.tap.mu.Lock()
-	if document {
+	if w.busy = w.busy || document; document {
 		w.tap.traffic = append(w.tap.traffic, s)
 	}
 	if w.waiting == nil {

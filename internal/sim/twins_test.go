@@ -31,6 +31,8 @@ var twins = map[string][]string{
 	"the timer of a closed connection stays":         {"P11"},
 	"Close leaves the meters registered":             {"P11"},
 	"an ended call still counts as parked":           {"P11"},
+	"an unknown opaque ends its connection":          {"P12"},
+	"an unreadable value ends its connection":        {"P12"},
 	"one goroutine runs all callbacks":               {"P1"},
 	"any number of calls may be in flight":           {"P12"},
 	"any number of calls may wait":                   {"P12"},
@@ -110,6 +112,15 @@ var edits = []edit{
 		`		if broken != "Close leaves the meters registered" { _ = registered.Unregister() }`,
 	},
 	{"retry/heap.go", "		o.parked--", `		if broken != "an ended call still counts as parked" || !o.closed { o.parked-- }`},
+	{
+		"internal/conn/serve.go", "	c.Stats.Orphans.Add(1)",
+		`	c.Stats.Orphans.Add(1); if broken == "an unknown opaque ends its connection" { c.Close(ErrOutOfStep) }`,
+	},
+	{
+		"internal/conn/serve.go", "	case p.Status == memd.StatusSuccess:\n",
+		"	case p.Status == memd.StatusSuccess:\n" +
+			`		if broken == "an unreadable value ends its connection" && p.Datatype&memd.DatatypeSnappy != 0 && len(p.Value) < 8 { c.Close(ErrOutOfStep) }` + "\n",
+	},
 	{
 		"internal/observe/operation.go", "case out.ErrorName == \"\":",
 		`case out.ErrorName == "" || broken == "every span ends well":`,

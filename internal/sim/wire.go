@@ -28,7 +28,6 @@ type wire struct {
 	noPrefix atomic.Bool // keys have no prefix
 	mapped   atomic.Bool // the node has an error map for it
 	noneElse bool        // the node knows no mechanism but PLAIN
-	closed   time.Time   // zero before that; under the lock of the taps
 	flip     atomic.Bool // a bit of the next record that is sent flips on its way
 
 	buf  []byte // read and not handed out
@@ -46,6 +45,13 @@ type wire struct {
 	out     []byte // sent, but no whole packet
 	garbled bool
 	waiting map[uint32]*sent // without an answer, by opaque; under the lock of the taps
+
+	// These are under that lock, too.
+	busy         bool // a request for a document has left over it
+	fell         bool // the network or the node has ended it
+	spoilt       bool // something was handed over that cannot be trusted, or that gives the connection up
+	heard, ended time.Time
+	needless     []needless
 }
 
 // taps count the client's sockets.
@@ -60,6 +66,9 @@ type taps struct {
 	secret  []*wire         // those over TLS
 	answers map[place]*sent // the requests that they were to
 	logins  []login         // what nodes have answered to them, in order
+	// Connections that have had requests for documents and are closed, and those that the client has closed by itself.
+	used     []*wire
+	closings []closing
 	// Requests to services that brought credentials.
 	authorized []authorization
 
@@ -93,6 +102,7 @@ func (w *wire) Read(b []byte) (int, error) {
 		w.gap = false
 		time.Sleep(time.Nanosecond)
 		if _, err := w.Conn.Read(nil); err != nil {
+			w.fails()
 			return 0, err
 		}
 	}
@@ -102,6 +112,7 @@ func (w *wire) Read(b []byte) (int, error) {
 		}
 		n, err := w.Conn.Read(w.mem)
 		if n == 0 {
+			w.fails()
 			// The goroutine that has found out first, by writing or by closing the connection, goes on at this instant.
 			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("lost"),
 				text(w.LocalAddr().String())))
@@ -133,7 +144,13 @@ func (w *wire) handed(b []byte) {
 		return
 	}
 	w.clear = append(w.clear, w.secret.read(&w.secret.down, b)...)
-	for len(w.clear) >= header && len(w.clear) >= size(w.clear) {
+	for len(w.clear) >= header {
+		if !packetLike(w.clear) {
+			w.distrusts()
+		}
+		if len(w.clear) < size(w.clear) {
+			return
+		}
 		n := size(w.clear)
 		w.packet(w.clear[:n])
 		w.clear = w.clear[n:]
@@ -147,7 +164,9 @@ func (w *wire) packet(b []byte) {
 	}
 	status := memd.Status(binary.BigEndian.Uint16(b[6:]))
 	w.logsIn(memd.Opcode(b[1]), status, b)
-	if s := w.incoming(binary.BigEndian.Uint32(b[12:]), status); s != nil {
+	s := w.incoming(binary.BigEndian.Uint32(b[12:]), status)
+	w.hears(b, s)
+	if s != nil {
 		w.answered(s, b)
 	}
 }
@@ -173,8 +192,7 @@ func (w *wire) frame(h []byte) (n int, ok bool) {
 		n = recordSize(h)
 		return n, n > 0
 	}
-	n = size(h)
-	return n, (h[0]&0x80 != 0 || memd.Magic(h[0]) == memd.MagicResExt) && n <= header+32<<20
+	return size(h), packetLike(h)
 }
 
 // header is the length of such a header.
@@ -205,6 +223,7 @@ func (w *wire) piece() int {
 	w.head = w.head[:0]
 	whole, ok := w.frame(h)
 	if !ok {
+		w.distrusts()
 		w.lost, w.left = true, 0
 		return len(w.buf)
 	}
@@ -222,8 +241,12 @@ func (w *wire) Write(b []byte) (int, error) {
 	if w.secret != nil && len(b) > recordHeader && b[0] == recordApplication && w.flip.CompareAndSwap(true, false) {
 		onWay = bytes.Clone(b)
 		onWay[len(b)-1] ^= 1
+		w.fails() // the node answers with an alert
 	}
 	n, err := w.Conn.Write(onWay)
+	if err != nil {
+		w.fails()
+	}
 	clear := b[:n]
 	if w.secret != nil {
 		clear = w.secret.read(&w.secret.up, clear)
@@ -248,6 +271,9 @@ func (w *wire) TryWrite(b []byte) (int, error) {
 		}
 	}
 	n, err := try.TryWrite(b)
+	if err != nil {
+		w.fails()
+	}
 	w.outgoing(b[:n])
 	return n, err
 }
@@ -257,7 +283,7 @@ func (w *wire) Close() error {
 		w.tap.mu.Lock()
 		w.tap.open--
 		delete(w.tap.live, w)
-		w.closed = time.Now()
+		w.closes()
 		w.tap.mu.Unlock()
 	})
 	return w.Conn.Close()

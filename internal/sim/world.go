@@ -83,6 +83,7 @@ type world struct {
 	moods       moods
 
 	errorMap map[memd.Status]mapEntry // the nodes'
+	closedAt time.Duration            // when the client began to be closed
 	finished time.Duration            // when the client was closed
 	secrets  canary.Forms
 	closing  atomic.Bool
@@ -90,6 +91,7 @@ type world struct {
 	faulted   time.Duration // when the last fault was over
 	broken    span          // when connections were broken after that
 	disturbed []breakage
+	out       []breakage // nodes that have left
 }
 
 // span is a stretch of the run.
@@ -372,6 +374,7 @@ func (w *world) end() {
 	w.lastWords()
 	w.closing.Store(true)
 	began := time.Now()
+	w.closedAt = w.since()
 	err := w.c.Close()
 	if took := time.Since(began); err != nil || took > closeLimit {
 		w.report.violate("P11", "Close took %v of %v: %v", took, closeLimit, err)
