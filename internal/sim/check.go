@@ -24,8 +24,9 @@ type facts struct {
 	used    []span // of connections: from their first answer to their last request
 
 	byToken map[string]int
-	byKey   map[string]int // counters
-	removed map[string]int // deletions by key
+	byKey   map[string]int  // counters
+	removed map[string]int  // deletions by key
+	touched map[request]int // expiries that were set, of documents of visits
 	sent    map[request]int
 }
 
@@ -40,7 +41,8 @@ func (w *world) collect() {
 	f := &facts{
 		applied: append(w.applied, w.m.ApplyLog(bucketName)...), frames: w.m.FrameLog(), parked: w.parked,
 		dials: w.tap.dials, traffic: w.tap.traffic, logins: w.tap.logins,
-		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, sent: map[request]int{},
+		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, touched: map[request]int{},
+		sent: map[request]int{},
 	}
 	for i := range f.applied {
 		a := &f.applied[i]
@@ -50,6 +52,8 @@ func (w *world) collect() {
 			f.byKey[a.Key]++
 		case memd.OpDelete:
 			f.removed[a.Key]++
+		case memd.OpTouch, memd.OpGAT:
+			f.touched[request{a.Opcode, a.Key}]++
 		default:
 			f.byToken[a.Token]++
 		}
@@ -103,6 +107,7 @@ func (w *world) check() {
 	}
 	r.Ops = len(w.ledger)
 	w.checkRemovals()
+	w.checkTouches()
 	w.checkStatements()
 	w.checkLooked()
 	w.checkScans()
@@ -217,6 +222,41 @@ func (w *world) checkRemovals() {
 			w.report.Lost++
 			w.report.violateWith("P3", func() []string { return w.history(key) },
 				"%s was removed %d times, by %d calls at least", key, w.facts.removed[key], n)
+		}
+	}
+}
+
+// checkTouches judges by their number the expiries that calls of one kind have set for a document. No two of them set
+// the same, so each that succeeded was applied (P3). A request of such a call may be sent again, and is applied again
+// when another expiry was set meanwhile; what says that it failed was applied by none of them (P4).
+func (w *world) checkTouches() {
+	least, most, left := map[request]int{}, map[request]int{}, map[identity]int{}
+	for _, s := range w.facts.traffic {
+		left[s.same]++
+	}
+	for _, e := range w.ledger {
+		if e.expiry == 0 {
+			continue
+		}
+		rq := request{e.verb.op(), e.key}
+		if e.outcome == done {
+			least[rq]++
+		}
+		if id, _ := e.identity(); e.outcome == done || e.outcome == doubtful {
+			most[rq] += left[id]
+		}
+	}
+	for rq, n := range w.facts.touched {
+		if n > most[rq] {
+			w.report.violateWith("P4", func() []string { return w.history(rq.key) },
+				"%v of %s: %d were applied, of %d requests that did not fail", rq.op, rq.key, n, most[rq])
+		}
+	}
+	for rq, n := range least {
+		if got := w.facts.touched[rq]; got < n {
+			w.report.Lost++
+			w.report.violateWith("P3", func() []string { return w.history(rq.key) },
+				"%v of %s: %d were applied, and %d have succeeded", rq.op, rq.key, got, n)
 		}
 	}
 }

@@ -399,6 +399,8 @@ func (w *world) plant() {
 		w.tap.doubled = func(b []byte) bool { return len(b) > header && memd.Opcode(b[1]) == memd.OpGet }
 	case LostWrite:
 		in(mock.LoseWrite(), 50, 5, memd.OpSet)
+	case LostTouch:
+		in(mock.LoseWrite(), 5, 5, memd.OpTouch, memd.OpGAT)
 	case LyingStatus:
 		in(mock.StatusAfter(memd.StatusNotSupported), 20, 5, memd.OpSet)
 	case StaleRead:

@@ -32,6 +32,7 @@ const (
 	EndsTwice      Defect = "ends-twice"      // P1: a call's end is told twice
 	DoubledWrite   Defect = "doubled-write"   // P2: the network repeats writes
 	LostWrite      Defect = "lost-write"      // P3: a node acknowledges what it does not store
+	LostTouch      Defect = "lost-touch"      // P3: a node acknowledges an expiry that it does not set
 	LyingStatus    Defect = "lying-status"    // P4: a node refuses what it stores
 	StaleRead      Defect = "stale-read"      // P5: a node answers with an older version
 	NoRecovery     Defect = "no-recovery"     // P9: a fault goes on when all have stopped
@@ -47,9 +48,10 @@ const (
 // Defects gives the property that each planted defect breaks.
 func Defects() map[Defect]string {
 	return map[Defect]string{
-		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4",
-		StaleRead:  "P5",
-		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", LeakedTimer: "P11",
+		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LostTouch: "P3",
+		LyingStatus: "P4",
+		StaleRead:   "P5",
+		NoRecovery:  "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", LeakedTimer: "P11",
 		UnboundedParks: "P12",
 		LoggedError:    "P16", Unsteady: Replay,
 	}
