@@ -25,6 +25,7 @@ type balance struct {
 	mu     sync.Mutex
 	open   map[string]int // operations and spans that have begun and not ended, by name
 	twice  map[string]int
+	scans  map[string]int // requests of scans that have begun, by name
 	counts int
 	spans  []*balancedSpan // those of operations
 }
@@ -49,7 +50,7 @@ type balancedSpan struct {
 }
 
 func newBalance(w *world) *balance {
-	return &balance{w: w, open: map[string]int{}, twice: map[string]int{}}
+	return &balance{w: w, open: map[string]int{}, twice: map[string]int{}, scans: map[string]int{}}
 }
 
 func (b *balance) began(name string) *balancedSpan {
@@ -129,10 +130,11 @@ type balanceKey struct{}
 
 // Begin implements core.OperationHook.
 func (b *balance) Begin(ctx context.Context, of core.Operation) context.Context {
+	b.scanning(of)
 	if ctx.Value(balanceKey{}) == nil { // the End of a part would be taken for that of its whole
 		b.w.behave(ctx, hooking, 0)
 	}
-	if b.w.tight && strings.HasPrefix(of.Operation, "range_scan_") {
+	if b.w.tight && strings.HasPrefix(of.Operation, scanPrefix) {
 		// A scan sends its next request at the instant at which the answer to the last one, or the end of its context,
 		// wakes it. At that instant the connection frees the place of the last one, and it may have no other.
 		sleep(context.Background(), b.w.d.between(time.Nanosecond, 100*time.Microsecond, text("scanning"),
@@ -141,6 +143,18 @@ func (b *balance) Begin(ctx context.Context, of core.Operation) context.Context 
 	told := b.began("operation " + of.Operation)
 	told.parts = of.Parts
 	return context.WithValue(ctx, balanceKey{}, told)
+}
+
+// scanPrefix is before the names of the requests of a scan.
+const scanPrefix = "range_scan_"
+
+// scanning counts a request of a scan. A scan does not say how many it makes.
+func (b *balance) scanning(of core.Operation) {
+	if strings.HasPrefix(of.Operation, scanPrefix) {
+		b.mu.Lock()
+		b.scans[of.Operation]++
+		b.mu.Unlock()
+	}
 }
 
 // End implements core.OperationHook.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -33,6 +34,7 @@ func (w *world) checkCounts() {
 		got := w.counts.Operations[retry.OperationKey{Service: retry.KV, Operation: name}]
 		return got.Retries + got.Transparent
 	}
+	w.checkServiceCounts()
 	const read, copied = "get", "get-replica"
 	for name, n := range want {
 		sum, more := of(name), false
@@ -45,4 +47,75 @@ func (w *world) checkCounts() {
 			w.report.violate("P15", "%s: the client has counted %d retries, its calls %d", name, sum, n)
 		}
 	}
+}
+
+// askings are the requests to services.
+func (w *world) askings() (as []*asking) {
+	for _, s := range w.statements {
+		as = append(as, &s.asking)
+	}
+	for i := range w.looked {
+		as = append(as, &w.looked[i])
+	}
+	return as
+}
+
+// serviceNames are by what the client counts requests to services.
+var serviceNames = map[mock.Service]string{
+	mock.QueryService: "query", mock.AnalyticsService: "analytics", mock.SearchService: "search",
+	mock.ViewsService: "views",
+}
+
+// askedAsSaid counts the requests that were judged so.
+const askedAsSaid = "a request to a service came as often as it says"
+
+// checkServiceCounts judges the counts of retries of requests to services, and what each says of its own by how often
+// the service was asked.
+func (w *world) checkServiceCounts() {
+	want := map[string]int{}
+	for _, a := range w.askings() {
+		want[serviceNames[a.of]] += a.retries
+		came := w.asked[a.token] + len(w.driven["executing "+a.token])
+		if came > a.retries+1+w.again(a) || came < a.retries+1 && a.err == nil && !a.prepared &&
+			servedAlone(a.reasons) {
+			w.report.violate("P15", "%s: it says that it was tried again %d times, for %v, and came %d times", a,
+				a.retries, a.reasons, came)
+		}
+		if a.err == nil && a.retries > 0 && came == a.retries+1 {
+			w.report.Reached[askedAsSaid]++
+		}
+	}
+	got := map[string]int{}
+	for key, n := range w.counts.Operations {
+		if key.Service != retry.KV {
+			got[string(key.Service)] += int(n.Retries + n.Transparent)
+		}
+	}
+	for _, name := range serviceNames {
+		if got[name] != want[name] {
+			w.report.violate("P15", "%s: the client has counted %d retries, its requests %d", name, got[name], want[name])
+		}
+	}
+}
+
+// again is how often net/http may have sent a request again by itself: a GET, which the views alone have, over another
+// connection when the one that it used ended before an answer began. The client takes that for one attempt.
+func (w *world) again(a *asking) int {
+	if a.of != mock.ViewsService {
+		return 0
+	}
+	return w.hungUp[a.token] + w.brokenWithin(everywhere, w.began.Add(a.began), w.began.Add(a.ended))
+}
+
+// servedAlone reports whether a request was tried again for nothing but answers of its service.
+func servedAlone(rs retry.Reasons) bool {
+	for why := range rs.All() {
+		switch why {
+		case retry.ServiceResponseCodeIndicated, retry.AnalyticsTemporaryFailure, retry.QueryIndexNotFound,
+			retry.SearchTooManyRequests, retry.ViewsTemporaryFailure:
+		default:
+			return false
+		}
+	}
+	return true
 }

@@ -26,10 +26,10 @@ func (w *world) breaks(addr string) {
 	w.mu.Unlock()
 }
 
-// brokenWithin is how often connections to an address were broken within a span of time.
+// brokenWithin is how often connections to an address were broken within a span of time: those to any, everywhere.
 func (w *world) brokenWithin(addr string, from, to time.Time) (n int) {
 	for _, b := range w.disturbed {
-		if (b.host == everywhere || b.host == host(addr)) && b.at.After(from) && b.at.Before(to) {
+		if (b.host == everywhere || addr == everywhere || b.host == host(addr)) && b.at.After(from) && b.at.Before(to) {
 			n++
 		}
 	}

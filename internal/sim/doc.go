@@ -25,8 +25,8 @@
 //	     first mechanism that is allowed, and use none that is not; no request goes to a node that has not proven to
 //	     know the password, or whose certificate is wrong; with TLS no port without TLS is dialled
 //	P15  each operation that is told of ends once, and so does each span, with the status of its call; as many retries
-//	     are counted as calls have made, and calls have made as many as requests of theirs have left; as many
-//	     durations are measured as calls were
+//	     are counted as calls have made, and calls have made as many as requests of theirs have left or services were
+//	     asked for; as many durations are measured as calls were
 //	P16  the log has no line about a broken invariant, nor about a panic but those of callbacks
 //
 // Most calls are for documents that others call for too; some workers visit documents of their own, with every kind of

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -121,9 +122,12 @@ func (m *meters) read() {
 
 // checkDurations judges how many there are.
 func (w *world) checkDurations() {
-	calls := map[string]int{}
+	calls := maps.Clone(w.balance.scans)
 	for _, e := range w.ledger {
 		calls[strings.ReplaceAll(verbTable[e.verb].operation, "-", "_")]++
+	}
+	for _, a := range w.askings() {
+		calls[serviceNames[a.of]]++
 	}
 	for name, n := range calls {
 		if got := w.meters.durations[name]; got != n {

@@ -3,12 +3,14 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/search"
 	"github.com/couchcore/couchcore/views"
 )
@@ -25,6 +27,10 @@ type asking struct {
 	odd          bool          // they were not those of one answer
 	slept        time.Duration // by the reader of the rows
 	err          error
+	of           mock.Service
+	prepared     bool // a plan is kept, which is a request of its own
+	retries      int
+	reasons      retry.Reasons
 }
 
 // row is one of an answer. All is how many it has.
@@ -112,7 +118,7 @@ var services = map[mock.Service]func() []execution{
 
 // serves has the services answer requests that name a token in a way of their own.
 func (w *world) serves() {
-	w.asked, w.told, w.packed = map[string]int{}, map[string]order{}, map[string]bool{}
+	w.asked, w.told, w.packed, w.hungUp = map[string]int{}, map[string]order{}, map[string]bool{}, map[string]int{}
 	if w.asks {
 		w.bomb = newBomb()
 	}
@@ -133,7 +139,7 @@ func (w *world) serves() {
 // asksFor begins a request.
 func (w *world) asksFor(of mock.Service, n int, r *source) asking {
 	return asking{
-		token: fmt.Sprintf("s-%d-%d", of, n), began: w.since(),
+		token: fmt.Sprintf("s-%d-%d", of, n), began: w.since(), of: of,
 		limit: r.between(20*time.Millisecond, 1500*time.Millisecond),
 	}
 }
@@ -144,13 +150,16 @@ type rowReader interface {
 	Row() []byte
 	Err() error
 	io.Closer
+	RetryInfo() retry.Info
 }
 
 // gather reads the rows of a request, now and then slowly.
 func (w *world) gather(a *asking, rows rowReader, err error) {
 	slow := w.d.below(8, text("slow rows"), text(a.token)) == 0
 	all := -1
+	var info retry.Info
 	if err == nil {
+		info = rows.RetryInfo()
 		for rows.Next() {
 			var is row
 			if json.Unmarshal(rows.Row(), &is) != nil || is.N != a.got || all >= 0 && is.All != all {
@@ -168,6 +177,11 @@ func (w *world) gather(a *asking, rows rowReader, err error) {
 	}
 	a.odd = a.odd || err == nil && all >= 0 && all != a.got
 	a.ended, a.err = w.since(), err
+	var told interface{ RetryInfo() retry.Info }
+	if errors.As(err, &told) {
+		info = told.RetryInfo()
+	}
+	a.retries, a.reasons = info.Retries(), info.Reasons
 }
 
 // look makes requests that change nothing until ctx ends.

@@ -110,12 +110,13 @@ func (w *world) execute(service mock.Service, table []execution, token string) m
 	if told := w.told[token]; w.since() < told.notBefore && !w.mayBeLost(told.at) {
 		w.report.violate("P6", "the request %s came back %v before it was told to", token, told.notBefore-w.since())
 	}
-	w.asked[token]++
+	asked := strings.Trim(token, `"`) // a view's key is JSON
+	w.asked[asked]++
 	all := 0
 	for _, e := range table {
 		all += e.often
 	}
-	n := w.d.below(all, text("execute"), text(token), uint64(w.asked[token]))
+	n := w.d.below(all, text("execute"), text(token), uint64(w.asked[asked]))
 	for _, e := range table {
 		if n -= e.often; n >= 0 {
 			continue
@@ -124,7 +125,10 @@ func (w *world) execute(service mock.Service, table []execution, token string) m
 			w.executed[token]++
 		}
 		w.report.FaultsFired[served(service, e.name)]++
-		if w.packed[token] = e.name == packedAnswer; w.packed[token] {
+		if e.answer.Close {
+			w.hungUp[asked]++
+		}
+		if w.packed[asked] = e.name == packedAnswer; w.packed[asked] {
 			e.answer.Body = w.bomb
 		}
 		if seconds, err := strconv.Atoi(e.answer.Header.Get("Retry-After")); err == nil {
@@ -169,6 +173,7 @@ func (w *world) ask(ctx context.Context, of mock.Service) {
 		} else {
 			rq := &query.Request{Statement: verb + s.token, Readonly: s.reads, Timeout: s.limit, Retry: strategy}
 			if r.below(3) == 0 { // a plan that is kept
+				s.prepared = true
 				rq.Prepare, rq.Named = true, map[string]any{"t": s.token}
 				if rq.Statement = `UPSERT INTO default (KEY, VALUE) VALUES ($t, "SIM")`; s.reads {
 					rq.Statement = `SELECT $t AS token, "SIM" AS sim`

@@ -138,6 +138,7 @@ func (t *Totals) missing() []string {
 		"in doubt, applied 1 times", unknownOpaque, secondAnswer, unreadable, "ended by Close", judged, queueFull,
 		"a scan of everything", resent, resentByMap, resentAsNamed, toldAtOnce, refusedNow, retriesCounted, rerouted,
 		wokenByHealth, wokenByMap, lateAttempt, closedUnsent, closedInFlight, closedParked,
+		askedAsSaid,
 		canceledUnsent, canceledQueued, canceledInFlight, canceledParked, afterCancel, afterDeadline)
 	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",
 		loginPrefix+"SCRAM-SHA512")

@@ -81,6 +81,7 @@ var twins = map[string][]string{
 	"every span ends well":                           {"P15"},
 	"a retry counts twice":                           {"P15"},
 	"a retry too many is told":                       {"P15"},
+	"a service's retry is not counted":               {"P15"},
 	"a connection that is given up stays":            {"P6"},
 	"any number of calls may wait for a connection":  {"P12"},
 	"a node that lags behind is believed":            {"P8"},
@@ -120,6 +121,11 @@ var edits = []edit{
 		"internal/conn/serve.go", "	case p.Status == memd.StatusSuccess:\n",
 		"	case p.Status == memd.StatusSuccess:\n" +
 			`		if broken == "an unreadable value ends its connection" && p.Datatype&memd.DatatypeSnappy != 0 && len(p.Value) < 8 { c.Close(ErrOutOfStep) }` + "\n",
+	},
+	{
+		"retry/heap.go", "	c := o.counters(h)\n	if p.transparent {",
+		`	if h.req.Service != KV && broken == "a service's retry is not counted" { h.again(p.transparent, p.free, p.pushed); h.retrying, h.counting = true, !p.transparent; return }` +
+			"\n	c := o.counters(h)\n	if p.transparent {",
 	},
 	{
 		"internal/observe/operation.go", "case out.ErrorName == \"\":",

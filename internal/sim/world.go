@@ -53,6 +53,7 @@ type world struct {
 	told       map[string]order // when they may come back
 	packed     map[string]bool  // whether the last answer was, by token
 	bomb       []byte           // such an answer
+	hungUp     map[string]int   // instead of an answer, by token
 
 	driven  map[string][]time.Time // answers that drive a loop, by what was asked
 	scanned []scanning
