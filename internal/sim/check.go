@@ -119,6 +119,7 @@ func (w *world) check() {
 	w.checkAnswers()
 	w.checkResends()
 	w.checkTerminal()
+	w.checkWakes()
 	w.checkErrors()
 	w.checkTraffic()
 	w.lookAtHedges()

@@ -48,6 +48,7 @@ type entry struct {
 	own            bool          // it has a strategy of its own
 	answers        []answer      // of that, if it is a user's
 	told           answer        // the first terminal cause that the strategy of all was told
+	parkings       []parking     // in their order
 	node           string        // of its document when it began; "" before the first map
 
 	began, ended time.Duration

@@ -139,6 +139,7 @@ func (t *Totals) missing() []string {
 		"a scan of everything", resent, resentByMap, resentAsNamed, toldAtOnce, refusedNow, retriesCounted, rerouted,
 		wokenByHealth, wokenByMap, lateAttempt, closedUnsent, closedInFlight, closedParked,
 		askedAsSaid,
+		wokenAtOnce,
 		canceledUnsent, canceledQueued, canceledInFlight, canceledParked, afterCancel, afterDeadline)
 	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",
 		loginPrefix+"SCRAM-SHA512")

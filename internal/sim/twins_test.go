@@ -66,6 +66,7 @@ var twins = map[string][]string{
 	"what the program names is not heard":            {"P6"},
 	"what the program names has another reason":      {"P6"},
 	"what one node refuses fails the calls of all":   {"P6"},
+	"who waits for a way is not woken":               {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
 	"a span ends twice":                              {"P15"},
@@ -126,6 +127,10 @@ var edits = []edit{
 		"retry/heap.go", "	c := o.counters(h)\n	if p.transparent {",
 		`	if h.req.Service != KV && broken == "a service's retry is not counted" { h.again(p.transparent, p.free, p.pushed); h.retrying, h.counting = true, !p.transparent; return }` +
 			"\n	c := o.counters(h)\n	if p.transparent {",
+	},
+	{
+		"internal/dispatch/router.go", "	r.o.Orchestrator.Wake(func(op retry.Op) bool {",
+		`	if broken == "who waits for a way is not woken" { return }; r.o.Orchestrator.Wake(func(op retry.Op) bool {`,
 	},
 	{
 		"internal/observe/operation.go", "case out.ErrorName == \"\":",

@@ -133,6 +133,7 @@ func (w *world) start() error {
 	cfg.Retry.JitterSource = w.d.now
 	w.encrypts(&cfg)
 	w.callbacks(&cfg)
+	w.observesWaits(&cfg)
 	if p.names {
 		cfg.Seeds.SRV, cfg.Seeds.Resolver = srvName, liar{w}
 	}
