@@ -67,7 +67,7 @@ var serviceNames = map[mock.Service]string{
 }
 
 // askedAsSaid counts the requests that were judged so.
-const askedAsSaid = "a request to a service came as often as it says"
+const askedAsSaid = "a service was asked as often as a request says"
 
 // checkServiceCounts judges the counts of retries of requests to services, and what each says of its own by how often
 // the service was asked.
@@ -75,13 +75,13 @@ func (w *world) checkServiceCounts() {
 	want := map[string]int{}
 	for _, a := range w.askings() {
 		want[serviceNames[a.of]] += a.retries
-		came := w.asked[a.token] + len(w.driven["executing "+a.token])
-		if came > a.retries+1+w.again(a) || came < a.retries+1 && a.err == nil && !a.prepared &&
+		asked := w.asked[a.token] + len(w.driven["executing "+a.token])
+		if asked > a.retries+1+w.again(a) || asked < a.retries+1 && a.err == nil && !a.prepared &&
 			servedAlone(a.reasons) {
-			w.report.violate("P15", "%s: it says that it was tried again %d times, for %v, and came %d times", a,
-				a.retries, a.reasons, came)
+			w.report.violate("P15", "%s: it says that it was tried again %d times, for %v, and its service was asked "+
+				"%d times", a, a.retries, a.reasons, asked)
 		}
-		if a.err == nil && a.retries > 0 && came == a.retries+1 {
+		if a.err == nil && a.retries > 0 && asked == a.retries+1 {
 			w.report.Reached[askedAsSaid]++
 		}
 	}
@@ -93,7 +93,8 @@ func (w *world) checkServiceCounts() {
 	}
 	for _, name := range serviceNames {
 		if got[name] != want[name] {
-			w.report.violate("P15", "%s: the client has counted %d retries, its requests %d", name, got[name], want[name])
+			w.report.violate("P15", "%s: the client has counted %d retries, its requests %d", name, got[name],
+				want[name])
 		}
 	}
 }

@@ -9,10 +9,11 @@
 //	P2   nothing is applied twice
 //	P3   what was acknowledged was applied
 //	P4   a failure that claims not to have been applied was not; one in doubt was, at most once
-//	P5   the history of each key is linearizable
+//	P5   the history of each key is linearizable, a scan gives each document once, and the last scan gives what reads
+//	     gave
 //	P6   what is sent again is what was sent, when the call's strategy or the schedule of "not my vbucket" says, not
-//	     sooner, and not later where there is a way, nor when one appears; nothing is sent after its stop, or over a connection that an
-//	     answer has given up
+//	     sooner, and not later where there is a way, or from when on there is; nothing is sent after its stop, or over a
+//	     connection that an answer has given up
 //	P7   each call is judged by its own strategy, or by the one of the calls without one
 //	P8   the map in use never goes back, and a newer one that an answer brings is used; nor do ids of collections, and
 //	     no call ends for want of a collection that exists

@@ -1,14 +1,12 @@
 package sim
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
@@ -107,60 +105,5 @@ func (w *world) checkDriven() {
 	}
 	for request, at := range w.driven {
 		judge(request, at, toldWindow, toldMost)
-	}
-}
-
-// scanning is a scan's line in the ledger.
-type scanning struct {
-	number       int
-	limit        time.Duration
-	began, ended time.Duration
-	err          error
-}
-
-// scanEnd is how long the end of a scan may take: it tells the nodes that it needs no more.
-const scanEnd = time.Second + cancelSlack
-
-// scan reads the bucket by range scans until ctx ends. One vbucket is scanned at a time, in an order that the seed
-// decides.
-func (w *world) scan(ctx context.Context) {
-	r := newSource(w.d, text("scans"))
-	for n := 0; ; n++ {
-		sleep(ctx, r.between(10*time.Millisecond, 300*time.Millisecond))
-		if ctx.Err() != nil {
-			return
-		}
-		s := scanning{number: n, limit: r.between(50*time.Millisecond, 2*time.Second)}
-		in, cancel := context.WithTimeout(ctx, s.limit)
-		s.began = w.since()
-		run, err := kv.Scan{
-			Common: kv.Common{Timeout: time.Second}, Samples: 1 << 20, Seed: r.next() | 1,
-			Concurrency: 1,
-			KeysOnly:    r.below(2) == 0,
-		}.Run(in, w.b)
-		if err == nil {
-			for run.Next(in) {
-				_ = run.Item()
-			}
-			run.Close()
-			err = run.Err()
-		}
-		s.ended, s.err = w.since(), err
-		cancel()
-		w.mu.Lock()
-		w.scanned = append(w.scanned, s)
-		if err == nil {
-			w.report.Reached["a scan of everything"]++
-		}
-		w.mu.Unlock()
-	}
-}
-
-// checkScans judges them: each ends in its time (P1).
-func (w *world) checkScans() {
-	for _, s := range w.scanned {
-		if took := s.ended - s.began; took > s.limit+scanEnd {
-			w.report.violate("P1", "scan %d within %v: it took %v", s.number, s.limit, took)
-		}
 	}
 }

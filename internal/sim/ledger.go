@@ -42,6 +42,7 @@ type entry struct {
 	limit          time.Duration // the call's own timeout
 	cancelAt       time.Duration // when its context ends; 0 never
 	polite         bool          // its strategy is one of the client's
+	last           bool          // no call for its key comes after it
 	calm           bool          // began when the faults had long stopped
 	durable        bool          // each of its requests is to be, where its kind can
 	batch          bool          // it is one of many, which end together

@@ -78,6 +78,9 @@ var twins = map[string][]string{
 	"a compressed value loses its end":               {"P5"},
 	"a compressed map is not read":                   {"P8", "P9"},
 	"rows that are cut off count as all":             {"P5"},
+	"a scan that begins anew gives all again":        {"P5"},
+	"a scan ends with its first answer":              {"P5"},
+	"a counter says one too many":                    {"P5"},
 	"a service comes back sooner than it was told":   {"P6"},
 	"every span ends well":                           {"P15"},
 	"a retry counts twice":                           {"P15"},
@@ -131,6 +134,18 @@ var edits = []edit{
 	{
 		"internal/dispatch/router.go", "	r.o.Orchestrator.Wake(func(op retry.Op) bool {",
 		`	if broken == "who waits for a way is not woken" { return }; r.o.Orchestrator.Wake(func(op retry.Op) bool {`,
+	},
+	{
+		"kv/scan_vbucket.go", "			if !s.seen[string(it.Key)] {",
+		`			if !s.seen[string(it.Key)] || broken == "a scan that begins anew gives all again" {`,
+	},
+	{
+		"kv/scan_vbucket.go", "		if done = got.Complete; !s.emit(got.Items) || done {",
+		`		if done = got.Complete; !s.emit(got.Items) || done || broken == "a scan ends with its first answer" {`,
+	},
+	{
+		"kv/counter.go", "Value: binary.BigEndian.Uint64(r.Value)}, err",
+		`Value: binary.BigEndian.Uint64(r.Value) + map[bool]uint64{true: 1}[broken == "a counter says one too many"]}, err`,
 	},
 	{
 		"internal/observe/operation.go", "case out.ErrorName == \"\":",

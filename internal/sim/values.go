@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // Compressed values: in half of the runs documents hold more than their tokens, so that client and nodes compress them,
@@ -77,4 +79,15 @@ func (e *entry) took(w *world, value []byte, cas uint64) {
 	if e.shared && len(value) > 0 && !bytes.Equal(value, w.body(e.got)) {
 		w.report.violate("P5", "%s: it has read %q, which is not what was written", e, value)
 	}
+}
+
+// firstCount is what counters begin with.
+const firstCount = 1
+
+// counts judges what a counter says (P5): no other call has its key, so it is its initial value.
+func (e *entry) counts(w *world, c kv.CounterResult) retry.Info {
+	if c.Value != firstCount {
+		w.report.violate("P5", "%s: it says %d, and no other call has counted", e, c.Value)
+	}
+	return c.RetryInfo()
 }

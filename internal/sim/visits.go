@@ -172,9 +172,9 @@ func (w *world) sendMore(ctx context.Context, e *entry, in kv.Common, durable me
 		}
 		one(w, ctx, e, kv.Get{Common: in, Key: key, Hedge: &more}, form, read)
 	case decrement:
-		first := uint64(1)
+		first := uint64(firstCount)
 		one(w, ctx, e, kv.Decrement{Common: in, Key: key, Delta: 1, Initial: &first}, form,
-			func(c kv.CounterResult) retry.Info { return c.RetryInfo() })
+			func(c kv.CounterResult) retry.Info { return e.counts(w, c) })
 	default: // send has it
 	}
 }

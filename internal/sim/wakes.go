@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -22,9 +21,6 @@ type parking struct {
 // waits is the observer of the runs: it notes the waits of calls, and does what the other one does.
 type waits struct{ observer }
 
-// observesWaits has the client tell of waits.
-func (w *world) observesWaits(cfg *core.Config) { cfg.Observe.Retry = waits{observer{w}} }
-
 // Retry implements retry.Observer.
 func (o waits) Retry(rq *retry.Request, why retry.Reason, delay time.Duration) {
 	if e, ok := rq.Context.Value(callKey{}).(*entry); ok {
@@ -36,14 +32,13 @@ func (o waits) Retry(rq *retry.Request, why retry.Reason, delay time.Duration) {
 }
 
 // awaitsWay reports whether a call that waits for the reason waits for a way. Room on a connection comes for one call
-// at a time, behind a breaker one call goes before the others, and nodes have an answer that says that the bucket is not
+// at a time, behind a breaker one call goes before all, and nodes have an answer that says that the bucket is not
 // ready.
 func awaitsWay(why retry.Reason) bool {
-	switch why {
-	case retry.EndpointNotWritable, retry.CircuitBreakerOpen, retry.CollectionMapRefreshInProgress, retry.BucketNotReady:
-		return false
+	out := []retry.Reason{
+		retry.EndpointNotWritable, retry.CircuitBreakerOpen, retry.CollectionMapRefreshInProgress, retry.BucketNotReady,
 	}
-	return why.Unseen() && !why.AlwaysRetry()
+	return why.Unseen() && !why.AlwaysRetry() && !slices.Contains(out, why)
 }
 
 // wokenAtOnce counts the waits that ended long before their delay was over.
@@ -107,8 +102,8 @@ func (w *world) checkWake(e *entry, p parking, end time.Duration, all []*sent, b
 		}
 		if end-left > callbackSlack {
 			w.report.violateWith("P6", func() []string { return w.history(e.key) }, "%s: it waited from %v on for %v, "+
-				"because of %v, and went on or ended at %v; at %v a call that had begun later had a way", e, p.at, p.delay, p.why,
-				end, left)
+				"because of %v, and went on or ended at %v; at %v a call that had begun later had a way", e, p.at,
+				p.delay, p.why, end, left)
 		}
 		return
 	}

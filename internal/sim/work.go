@@ -197,9 +197,9 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 	case remove:
 		one(w, ctx, e, kv.Remove{Common: in, Key: key}, form, mutated)
 	case increment:
-		first := uint64(1)
+		first := uint64(firstCount)
 		one(w, ctx, e, kv.Increment{Common: in, Key: key, Delta: 1, Initial: &first}, form,
-			func(c kv.CounterResult) retry.Info { return c.RetryInfo() })
+			func(c kv.CounterResult) retry.Info { return e.counts(w, c) })
 	case appendTo:
 		one(w, ctx, e, kv.Append{Common: in, Key: key, Value: value}, form, mutated)
 		if e.outcome == absent && !e.private { // the first of its document
@@ -357,7 +357,7 @@ func (w *world) finalReads() {
 		sleep(context.Background(), r.between(time.Microsecond, time.Millisecond))
 		e := &entry{
 			worker: -1, number: i, verb: read, shared: true, key: fmt.Sprintf("k-%d", i),
-			limit: 10 * time.Second, polite: true, calm: true,
+			limit: 10 * time.Second, polite: true, calm: true, last: true,
 		}
 		w.enter(e)
 		w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)

@@ -55,8 +55,9 @@ type world struct {
 	bomb       []byte           // such an answer
 	hungUp     map[string]int   // instead of an answer, by token
 
-	driven  map[string][]time.Time // answers that drive a loop, by what was asked
-	scanned []scanning
+	driven      map[string][]time.Time // answers that drive a loop, by what was asked
+	scanned     []scanning
+	scannedLast *scanning
 
 	facts   *facts
 	counts  retry.Stats       // when the client was closed
@@ -133,7 +134,6 @@ func (w *world) start() error {
 	cfg.Retry.JitterSource = w.d.now
 	w.encrypts(&cfg)
 	w.callbacks(&cfg)
-	w.observesWaits(&cfg)
 	if p.names {
 		cfg.Seeds.SRV, cfg.Seeds.Resolver = srvName, liar{w}
 	}
@@ -154,7 +154,7 @@ func (w *world) start() error {
 	}
 	w.balance, w.meters = newBalance(w), newMeters(w)
 	cfg.Observe.TracerProvider, cfg.Observe.Hook, cfg.Observe.MeterProvider = w.balance, w.balance, w.meters
-	cfg.Observe.Conventions = core.ConventionsStable
+	cfg.Observe.Conventions, cfg.Observe.Retry = core.ConventionsStable, waits{observer{w}}
 	w.plant()
 	w.c, err = core.Open(context.Background(), cfg)
 	if err != nil {
@@ -372,6 +372,9 @@ func (w *world) end() {
 		sleep(context.Background(), w.d.between(time.Microsecond, 20*time.Millisecond, text("end")))
 	} else {
 		w.finalReads()
+		if w.scans {
+			w.finalScan()
+		}
 	}
 	w.lastWords()
 	w.closing.Store(true)
