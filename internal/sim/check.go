@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -145,6 +146,9 @@ func (w *world) check() {
 	r.showEvents()
 }
 
+// ambiguousTimeout is before how often a call was applied that ended so.
+const ambiguousTimeout = "an ambiguous timeout, how often applied: "
+
 // checkCall judges one call: P1 to P4 and P9.
 func (w *world) checkCall(e *entry) {
 	r := w.report
@@ -172,6 +176,9 @@ func (w *world) checkCall(e *entry) {
 	}
 	if e.outcome == doubtful && known {
 		r.Reached[fmt.Sprintf("in doubt, applied %d times", n)]++
+		if errors.Is(e.err, cberr.AmbiguousTimeout) {
+			r.Reached[ambiguousTimeout+strconv.Itoa(n)]++
+		}
 	}
 	if k := cberr.KindOf(e.err); k != nil {
 		r.Reached[errorPrefix+k.Name()]++

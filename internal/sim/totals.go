@@ -135,10 +135,11 @@ func (t *Totals) missing() []string {
 		need(t.Outcomes, o.String())
 	}
 	need(t.Reached, "a wrong certificate was shown", shownToRequests, refusedPacked, "in doubt, applied 0 times",
-		"in doubt, applied 1 times", "ended by Close", judged, queueFull, unknownOpaque, secondAnswer, unreadable,
-		wholeScan, scanJudged, resent, resentByMap, resentAsNamed, toldAtOnce, refusedNow, retriesCounted, askedAsSaid,
-		rerouted, wokenByHealth, wokenByMap, wokenAtOnce, lateAttempt, closedUnsent, closedInFlight, closedParked,
-		canceledUnsent, canceledQueued, canceledInFlight, canceledParked, afterCancel, afterDeadline)
+		"in doubt, applied 1 times", ambiguousTimeout+"0", ambiguousTimeout+"1", "ended by Close", judged, queueFull,
+		unknownOpaque, secondAnswer, unreadable, wholeScan, scanJudged, resent, resentByMap, resentAsNamed, toldAtOnce,
+		refusedNow, retriesCounted, askedAsSaid, rerouted, wokenByHealth, wokenByMap, wokenAtOnce, lateAttempt,
+		closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledQueued, canceledInFlight, canceledParked,
+		afterCancel, afterDeadline)
 	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",
 		loginPrefix+"SCRAM-SHA512")
 	slices.Sort(out)
