@@ -124,6 +124,9 @@ func changes() []change {
 				return errSkipped
 			}
 			password := fmt.Sprintf("canary-%016x", r.next())
+			if w.asks && !w.tap.connected(w.addresses()) {
+				return errSkipped // the bucket's and the cluster's connection to it would be dialled at one instant
+			}
 			w.mu.Lock()
 			w.password = password
 			w.secrets.Add(mock.DefaultUser, password)

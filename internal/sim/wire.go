@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,17 @@ func (t *taps) bursting(addr string) (n int) {
 		}
 	}
 	return n
+}
+
+// connected reports whether there is a connection to each of the addresses.
+func (t *taps) connected(addrs []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	open := map[string]bool{}
+	for w := range t.live {
+		open[w.addr] = true
+	}
+	return !slices.ContainsFunc(addrs, func(a string) bool { return !open[a] })
 }
 
 func (w *wire) Read(b []byte) (int, error) {
