@@ -141,6 +141,11 @@ func (c *Call) Wait() { <-c.wake }
 
 // Run has a loaded call run, waits for its end and gives its error. The call is still to be released.
 func (c *Call) Run(ctx context.Context, run Runner) error {
+	return c.runTo(ctx, run, func(*Call) error { return nil })
+}
+
+// runTo is Run where use takes the answer, and its failure is the call's: what is told of the call waits for it.
+func (c *Call) runTo(ctx context.Context, run Runner, use func(*Call) error) error {
 	c.Block()
 	if err := c.Prepare(ctx); err != nil {
 		return c.Unprepared(ctx, run, err)
@@ -148,7 +153,11 @@ func (c *Call) Run(ctx context.Context, run Runner) error {
 	run.Dispatch(c)
 	c.AwaitTurn()
 	c.Wait()
-	return c.Told(c.Outcome())
+	err := c.Outcome()
+	if err == nil {
+		err = use(c)
+	}
+	return c.Told(err)
 }
 
 // Cancel ends the call unless it has ended, and says whether it did.

@@ -207,9 +207,7 @@ func (c *Call) HedgeAsync(ctx context.Context, run Runner, use func(won *Call) e
 			on := insideOf(run)
 			single := on.NewCall()
 			single.Req.CopyFrom(&c.Req)
-			if err = single.Run(ctx, on); err == nil {
-				err = use(single)
-			}
+			err = single.runTo(ctx, on, use)
 			on.Release(single)
 		}
 		c.State.Finish()
