@@ -36,7 +36,8 @@ func TestAReadWhoseAnswerCannotBeReadHasFailed_D237(t *testing.T) {
 		for name, read := range ways {
 			t.Run(fmt.Sprint(name, ", replicas ", replicas), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					m := mock.Start(t, mock.Nodes(2), mock.Replicas(replicas), mock.Bucket("default", 4), mock.Virtual())
+					m := mock.Start(t, mock.Nodes(2), mock.Replicas(replicas), mock.Bucket("default", 4),
+						mock.Virtual())
 					h := &hook{}
 					b := openMock(t, m, func(cfg *core.Config) { cfg.Observe.Hook = h })
 					require.NoError(t, upsert(t, b))
