@@ -22,7 +22,6 @@ type facts struct {
 	dials   map[string][]time.Time
 	traffic []*sent
 	logins  []login
-	used    []span // of connections: from their first answer to their last request
 
 	byToken map[string]int
 	byKey   map[string]int  // counters

@@ -232,10 +232,6 @@ var edits = []edit{
 		`if !why.Unseen() || why.AlwaysRetry() || why.Terminal() || broken == "a terminal cause is not told" {`,
 	},
 	{
-		"internal/health/health.go", `return node != "" && t.addr == node ||`,
-		`return t.bucket == bucket && broken == "what one node refuses fails the calls of all" || node != "" && t.addr == node ||`,
-	},
-	{
 		"internal/call/error.go", "	j.Err = c.StatusError(p, j.Disposition)\n",
 		`	if broken == "a final refusal is sent again" && j.Class == ClassFail && j.NotApplied { j.Class, j.Reason = ClassRetry, retry.KVTemporaryFailure }; j.Err = c.StatusError(p, j.Disposition)` + "\n",
 	},

@@ -10,8 +10,8 @@ import (
 )
 
 // Terminal causes (P6): a call with the default strategy ends when it is told of one, and it is told when it cannot be
-// sent because its node refuses the login or the bucket. What one node refuses is nothing to the calls of the others,
-// while a connection works. What nodes have answered to logins is seen by the client's end of each connection.
+// sent because its node refuses the login or the bucket. What nodes have answered to logins is seen by the client's end
+// of each connection.
 
 // isTerminal reports whether the default strategy gives up for a reason.
 func isTerminal(why retry.Reason) bool {
@@ -80,11 +80,11 @@ func (l login) of(addr string) bool { return addr == everywhere || l.over.addr =
 
 // refusedAt is since when a node has refused logins, or the bucket, at an instant: until it accepts one, or for the
 // bucket until any node lets it be selected. A node that takes passwords in the clear alone may have refused the
-// mechanism: sure leaves that out.
-func (w *world) refusedAt(addr string, bucket, sure bool, at time.Duration) (since time.Duration, refused bool) {
+// mechanism, which is no refusal of the login.
+func (w *world) refusedAt(addr string, bucket bool, at time.Duration) (since time.Duration, refused bool) {
 	for _, l := range w.facts.logins {
 		switch {
-		case l.at.Sub(w.began) > at || l.bucket != bucket || sure && l.refused && l.over.noneElse:
+		case l.at.Sub(w.began) > at || l.bucket != bucket || l.refused && l.over.noneElse:
 		case !l.refused && (bucket || l.of(addr)):
 			refused = false
 		case l.refused && !refused && l.of(addr):
@@ -92,16 +92,6 @@ func (w *world) refusedAt(addr string, bucket, sure bool, at time.Duration) (sin
 		}
 	}
 	return since, refused
-}
-
-// worked reports whether a connection to any node worked at an instant: requests went over it before and after.
-func (w *world) worked(at time.Duration) bool {
-	for _, u := range w.facts.used {
-		if u.from < at && u.to > at {
-			return true
-		}
-	}
-	return false
 }
 
 // What a large set of seeds comes to.
@@ -116,23 +106,11 @@ const terminalMost = bestEffortMost + 250*time.Millisecond
 
 // checkTerminal judges all calls with the default strategy.
 func (w *world) checkTerminal() {
-	used := map[*wire]span{}
 	left := map[request][]time.Duration{}
 	for _, s := range w.facts.traffic {
 		at := s.at.Sub(w.began)
 		rq := request{s.same.op, s.same.key}
 		left[rq] = append(left[rq], at)
-		if _, known := used[s.over]; known || !s.answered.IsZero() {
-			u := used[s.over]
-			if !known {
-				u.from = s.answered.Sub(w.began)
-			}
-			u.to = at
-			used[s.over] = u
-		}
-	}
-	for _, u := range used {
-		w.facts.used = append(w.facts.used, u)
 	}
 	for _, e := range w.ledger {
 		if e.own || e.batch || e.verb == readAny || e.ends.Load() != 1 {
@@ -152,22 +130,12 @@ func (w *world) checkTold(e *entry) {
 	if e.told.why == retry.Unknown {
 		return
 	}
-	bad := func(what string) {
-		w.report.violateWith("P6", func() []string { return w.history(e.key) }, "%s: at %v it was told of %v, %s", e,
-			e.told.at, e.told.why, what)
-	}
 	if e.ended-e.told.at > callbackSlack {
-		bad("and it went on")
+		w.report.violateWith("P6", func() []string { return w.history(e.key) },
+			"%s: at %v it was told of %v, and it went on", e, e.told.at, e.told.why)
 		return
 	}
 	w.report.Reached[toldAtOnce]++
-	if w.topology || w.loses() || e.node == "" || !w.worked(e.told.at) {
-		return
-	}
-	_, refused := w.refusedAt(e.node, false, false, e.told.at)
-	if e.told.why == retry.BucketAccessError || e.told.why == retry.AuthenticationError && !refused {
-		bad("which its node " + e.node + " has not met, and a connection worked")
-	}
 }
 
 // checkRefused judges how long a call took of which nothing was sent because its node refuses logins, or because no
@@ -176,10 +144,10 @@ func (w *world) checkRefused(e *entry) {
 	if e.node == "" {
 		return
 	}
-	since, refused := w.refusedAt(e.node, false, true, e.ended)
+	since, refused := w.refusedAt(e.node, false, e.ended)
 	w.endsSoon(e, e.node, since, refused && w.staysMember(e.node, since, e.ended))
 	if !w.topology && !w.loses() { // a node that has left has refused nothing
-		since, refused = w.refusedAt(everywhere, true, true, e.ended)
+		since, refused = w.refusedAt(everywhere, true, e.ended)
 		w.endsSoon(e, everywhere, since, refused)
 	}
 }

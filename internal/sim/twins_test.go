@@ -65,7 +65,6 @@ var twins = map[string][]string{
 	"a terminal cause is not told":                   {"P6"},
 	"what the program names is not heard":            {"P6"},
 	"what the program names has another reason":      {"P6"},
-	"what one node refuses fails the calls of all":   {"P6"},
 	"who waits for a way is not woken":               {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
