@@ -104,11 +104,16 @@ const (
 // and then for handshakes that go on.
 const terminalMost = bestEffortMost + 250*time.Millisecond
 
-// checkTerminal judges all calls with the default strategy.
+// checkTerminal judges all calls with the default strategy. Once a node has not known the default collection, calls may
+// wait for its id, whatever their own node refuses.
 func (w *world) checkTerminal() {
 	left := map[request][]time.Duration{}
+	doubted := w.finished
 	for _, s := range w.facts.traffic {
 		at := s.at.Sub(w.began)
+		if s.status == memd.StatusUnknownCollection {
+			doubted = min(doubted, at)
+		}
 		rq := request{s.same.op, s.same.key}
 		left[rq] = append(left[rq], at)
 	}
@@ -117,7 +122,7 @@ func (w *world) checkTerminal() {
 			continue
 		}
 		w.checkTold(e)
-		if !slices.ContainsFunc(left[request{e.verb.op(), e.key}], func(at time.Duration) bool {
+		if e.ended < doubted && !slices.ContainsFunc(left[request{e.verb.op(), e.key}], func(at time.Duration) bool {
 			return at >= e.began && at <= e.ended
 		}) {
 			w.checkRefused(e)
