@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"cmp"
 	"math"
 	"time"
 )
@@ -24,9 +23,12 @@ func (x *sleeper) before(y *sleeper) bool {
 	return x.at < y.at || x.at == y.at && x.number < y.number
 }
 
-// compare is before for sorting.
+// compare is before for sorting. Each sleeper has a number of its own, so two of them are never equal.
 func (x sleeper) compare(y sleeper) int {
-	return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.number, y.number))
+	if x.before(&y) {
+		return -1
+	}
+	return 1
 }
 
 // sleepers is a heap of histories by the end of their parking; equal ends keep the order of their numbers.

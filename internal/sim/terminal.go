@@ -79,8 +79,8 @@ func (w *world) withoutWay(addr string, at time.Duration) (since time.Duration, 
 func (l login) of(addr string) bool { return addr == everywhere || l.over.addr == addr }
 
 // refusedAt is since when a node has refused logins, or the bucket, at an instant: until it accepts one, or for the
-// bucket until any node lets it be selected. A node that takes passwords in the clear alone may have refused the
-// mechanism, which is no refusal of the login.
+// bucket until any node lets it be selected. Answers of a node that takes passwords in the clear alone do not count: it
+// may have refused the mechanism and not the login.
 func (w *world) refusedAt(addr string, bucket bool, at time.Duration) (since time.Duration, refused bool) {
 	for _, l := range w.facts.logins {
 		switch {

@@ -25,7 +25,7 @@ type wire struct {
 	number int
 
 	secret   *sniffer    // of a connection over TLS; nil without
-	service  bool        // it is no connection of the key-value protocol
+	service  bool        // it leads to a service over HTTP
 	noPrefix atomic.Bool // keys have no prefix
 	mapped   atomic.Bool // the node has an error map for it
 	noneElse bool        // the node knows no mechanism but PLAIN
