@@ -243,6 +243,7 @@ func (b *Bucket) poll(ctx context.Context) {
 		default:
 		}
 		var asked []int
+		var about dispatch.Announcement // when the last one was asked
 		var err error
 		for {
 			select {
@@ -250,11 +251,16 @@ func (b *Bucket) poll(ctx context.Context) {
 				return
 			case <-floor.C:
 			}
+			now, announced := b.router.Announced()
+			if announced && !now.Same(about) { // they may have it now
+				asked = nil
+			}
 			if wanted && !b.stillToAsk(ctx, asked, err) {
 				floor.Reset(0)
 				break
 			}
 			node := b.nextNode(&turn, asked)
+			about, _ = b.router.Announced()
 			err = b.pollOnce(ctx, node, turn, wanted)
 			asked = append(asked, node)
 			floor.Reset(b.c.cfg.Maps.PollFloor)
@@ -285,16 +291,30 @@ func (b *Bucket) stillToAsk(ctx context.Context, asked []int, err error) bool {
 		}
 	}
 	_, announced := b.router.Announced()
-	return (err != nil || announced) && len(asked) < len(b.router.Nodes())
+	return (err != nil || announced) && slices.ContainsFunc(b.askable(), func(node int) bool {
+		return !slices.Contains(asked, node)
+	})
+}
+
+// askable gives the indexes of the nodes that are asked for a map: those that are connected, because a new connection
+// brings the map by itself and a request would wait for it; all of them when no one is.
+func (b *Bucket) askable() []int {
+	nodes := b.router.Nodes()
+	connected := slices.DeleteFunc(slices.Clone(nodes), func(node int) bool { return !b.router.Connected(node) })
+	if len(connected) == 0 {
+		return nodes
+	}
+	return connected
 }
 
 // nextNode is the index of the node to ask now, -1 for any: the one that has named the version of a newer map, unless
 // it was asked already, or else the next one in turn that was not.
 func (b *Bucket) nextNode(turn *int, asked []int) int {
-	if node, announced := b.router.Announced(); announced && node >= 0 && !slices.Contains(asked, node) {
-		return node
+	by, announced := b.router.Announced()
+	if announced && by.Node >= 0 && b.router.Connected(by.Node) && !slices.Contains(asked, by.Node) {
+		return by.Node
 	}
-	nodes := b.router.Nodes()
+	nodes := b.askable()
 	for range nodes {
 		*turn++
 		if node := nodes[*turn%len(nodes)]; !slices.Contains(asked, node) {

@@ -194,6 +194,7 @@ func (m *maps) apply(s, old *topology.Snapshot, network string, told bool) {
 		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Uint64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes,
 			nodes))
 	moveOn()
+	r.nodes.moveOn()
 	r.first.review()
 	if !told {
 		r.wake()
@@ -262,18 +263,26 @@ func (r *Router) StillWanted() bool {
 	return some || s == nil || w.version.newer(versionOf(s))
 }
 
-// Announced reports whether a node has named a version of the map that is newer than ours. node is that node's index in
-// the map, -1 when it is not in it.
-func (r *Router) Announced() (node int, is bool) {
+// Announcement is the newest version of the map that a node has named.
+type Announcement struct {
+	Node    int // its index in the map, -1 when it is not in it
+	version version
+}
+
+// Same reports whether both are of one version.
+func (a Announcement) Same(b Announcement) bool { return a.version == b.version }
+
+// Announced reports whether a node has named a version of the map that is newer than ours.
+func (r *Router) Announced() (a Announcement, is bool) {
 	s := r.Snapshot()
 	w := &r.maps.wanted
 	w.mu.Lock()
 	v, from := w.version, w.from
 	w.mu.Unlock()
 	if from == nil || s != nil && !v.newer(versionOf(s)) {
-		return -1, false
+		return Announcement{Node: -1}, false
 	}
-	return from.index(), true
+	return Announcement{from.index(), v}, true
 }
 
 // What replaces a map that works must be known to be better. A map is used only if it is of the router's bucket, is

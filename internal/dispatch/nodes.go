@@ -178,6 +178,23 @@ func (t *nodes) leave(stay map[*node]bool) (moveOn func()) {
 	}
 }
 
+// moveOn has calls go on that wait for a connection, after a map or a connection has come that may lead them elsewhere.
+func (t *nodes) moveOn() {
+	t.mu.Lock()
+	var ps []*pipeline
+	for _, addr := range slices.Sorted(stdmaps.Keys(t.byAddr)) {
+		n := t.byAddr[addr]
+		ps = append(ps, n.conns...)
+		if p := n.ordered.Load(); p != nil { // also while it has no connection
+			ps = append(ps, p)
+		}
+	}
+	t.mu.Unlock()
+	for _, p := range ps {
+		p.moveOn()
+	}
+}
+
 // close ends all pipelines, and starts no more; false when it has before.
 func (t *nodes) close(cause error) bool {
 	t.mu.Lock()

@@ -134,6 +134,17 @@ func (pk *picker) nodeFor(c *call.Call, s *surroundings, turn uint32) target {
 	return t
 }
 
+// leadsElsewhere reports whether a call that waits for a connection to the node has a better way now: another node
+// serves what it asks for, or none does, or any node would do and one is connected. A call for a certain node has not.
+func (pk *picker) leadsElsewhere(c *call.Call, waitsFor *node) bool {
+	keyed := c.Spec().Has(call.Keyed) || c.Req.ByVBucket
+	if !keyed && c.Req.Pinned || c.Req.Connection() != "" {
+		return false
+	}
+	t := pk.nodeFor(c, &surroundings{connected: func() *node { return nil }}, 0)
+	return t.node != waitsFor && (keyed || t.node != nil && t.node.connected())
+}
+
 // node is the node with that index in the map; nil for one that cannot be reached.
 func (pk *picker) node(i int) *node {
 	if i < 0 || i >= len(pk.nodes) {

@@ -25,6 +25,7 @@ const drainLimit = 10 * time.Second
 type pipeline struct {
 	r     *Router
 	node  *node
+	name  string                    // among the node's: a number, or "ordered"
 	first bool                      // of the node's connections
 	conn  atomic.Pointer[conn.Conn] // nil without one
 
@@ -149,7 +150,11 @@ func (p *pipeline) submitSlow(c *call.Call) {
 	if c.Req.Block() {
 		limit = p.r.o.blockLimit()
 	}
+	routed := c.Route.Map
 	p.waiting.enter(c, call.StageConnection, limit, since)
+	if pk := p.r.picker.Load(); pk != nil && pk.number != routed {
+		p.moveOn() // that map came before the call, and has moved only those that had waited
+	}
 }
 
 // look implements door: a call does not wait for a connection that could not be made. A pipeline that has been closed
@@ -239,6 +244,23 @@ func (p *pipeline) Room(cn *conn.Conn) {
 	}
 }
 
+// moveOn has the calls go on that wait for a connection while the map has another node for them, or any connected node
+// would do. That uses no attempt.
+func (p *pipeline) moveOn() {
+	pk := p.r.picker.Load()
+	p.mu.Lock()
+	var calls []*call.Call
+	if pk != nil && p.conn.Load() == nil && !p.closed {
+		calls = p.waiting.takeIf(func(c *call.Call) bool { return !c.Ended() && pk.leadsElsewhere(c, p.node) })
+	}
+	p.mu.Unlock()
+	for _, c := range calls {
+		c.Begin(p.r.now())
+		p.r.route(c)
+		c.Taken()
+	}
+}
+
 // reroute finds another way for a call whose pipeline has left. That uses no attempt.
 func (r *Router) reroute(c *call.Call, from *pipeline) {
 	c.Taken()
@@ -307,6 +329,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		r.first.review()
 	}
 	p.waiting.release(calls, 0, nil)
+	r.nodes.moveOn()
 	r.wake()
 	r.notify()
 	return true

@@ -117,6 +117,12 @@ func (r *Router) Nodes() []int {
 	return nil
 }
 
+// Connected reports whether there is a connection to the node with index i.
+func (r *Router) Connected(i int) bool {
+	n := r.node(i)
+	return n != nil && n.connected()
+}
+
 // Address is the address of the node with index i; "" when it has none.
 func (r *Router) Address(i int) string {
 	if n := r.node(i); n != nil {

@@ -96,6 +96,18 @@ func (w *room) take() (all []*call.Call) {
 	return all
 }
 
+// takeIf takes out the calls of which f says so. The lock is held.
+func (w *room) takeIf(f func(c *call.Call) bool) (taken []*call.Call) {
+	w.calls = slices.DeleteFunc(w.calls, func(c *call.Call) bool {
+		is := f(c)
+		if is {
+			taken = append(taken, c)
+		}
+		return is
+	})
+	return taken
+}
+
 // release has calls that were taken out go on, or turns them away because of the cause.
 func (w *room) release(calls []*call.Call, since uint64, cause error) {
 	for _, c := range calls {

@@ -34,6 +34,10 @@ var edits = []edit{
 		`	if broken == "who waits for a way is not woken" { return }; r.o.Orchestrator.Wake(func(op retry.Op) bool {`,
 	},
 	{
+		"internal/dispatch/pipeline.go", "pk != nil && p.conn.Load() == nil && !p.closed {",
+		`pk != nil && p.conn.Load() == nil && !p.closed && broken != "who waits for a connection stays there" {`,
+	},
+	{
 		"kv/scan_vbucket.go", "			if !s.seen[string(it.Key)] {",
 		`			if !s.seen[string(it.Key)] || broken == "a scan that begins anew gives all again" {`,
 	},

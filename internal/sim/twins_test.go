@@ -66,6 +66,7 @@ var twins = map[string][]string{
 	"what the program names is not heard":            {"P6"},
 	"what the program names has another reason":      {"P6"},
 	"who waits for a way is not woken":               {"P6"},
+	"who waits for a connection stays there":         {"P6"},
 	"all calls have one strategy":                    {"P7"},
 	"a password is in an error":                      {"P13"},
 	"a span ends twice":                              {"P15"},

@@ -51,10 +51,9 @@ type target struct {
 }
 
 // checkWakes judges the waits of calls with a strategy of the client's own. With small limits or several connections
-// another call may have a place that this one has not. Where vbuckets move, it may have another node: a call that waits
-// for the connection to a node goes on waiting for that while the node is a member.
+// another call may have a place that this one has not.
 func (w *world) checkWakes() {
-	if w.tight || w.connections > 1 || w.topology {
+	if w.tight || w.connections > 1 {
 		return
 	}
 	began, of, to, places := w.requestsByCall()

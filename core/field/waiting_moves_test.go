@@ -1,0 +1,111 @@
+package field_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/mock"
+)
+
+// unreached gives a bucket of two nodes whose connections have ended. The next ones to the nodes of the numbers are not
+// made before answers is called for them.
+func unreached(t *testing.T, nodes ...int) (m *mock.Cluster, b *core.Bucket, answers func(node int)) {
+	t.Helper()
+	m = mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 1), mock.Virtual())
+	cfg, err := core.ParseConnString(m.ConnString())
+	require.NoError(t, err)
+	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+	var mu sync.Mutex
+	held := map[string]chan struct{}{}
+	cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		mu.Lock()
+		hold := held[addr]
+		mu.Unlock()
+		if hold != nil {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return m.Dial(ctx, network, addr)
+	}
+	b = openConfig(t, cfg).Bucket("default")
+	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
+	for _, n := range nodes {
+		mu.Lock()
+		held[m.Node(n).Addr()] = make(chan struct{})
+		mu.Unlock()
+		require.NoError(t, m.ResetConns(n))
+	}
+	time.Sleep(10 * time.Millisecond)
+	return m, b, func(node int) { close(held[m.Node(node).Addr()]) }
+}
+
+// A call waits for the connection to its node, and its vbucket moves to another one while the node stays a member: it
+// goes there as soon as the map says so. That is no retry.
+func TestACallThatWaitsForAConnectionFollowsItsVBucket_D238(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, b, _ := unreached(t, 1)
+		require.NoError(t, m.MoveVBucket("default", 0, 1))
+		time.Sleep(100 * time.Millisecond)
+		var all []kv.Future[kv.MutationResult]
+		for _, block := range []bool{false, true} {
+			op := kv.Upsert{Key: []byte("k"), Common: kv.Common{Block: block}}
+			all = append(all, kv.Start(context.Background(), b, op))
+		}
+		time.Sleep(100 * time.Millisecond)
+		moved := time.Now()
+		require.NoError(t, m.MoveVBucket("default", 0, 0))
+		for _, f := range all {
+			_, err := f.Wait(within(t, 10*time.Second))
+			require.NoError(t, err)
+			require.Less(t, time.Since(moved), 50*time.Millisecond)
+		}
+	})
+}
+
+// The connection to a node has ended, and another node was asked whether it has a newer map. It gets one after that and
+// says so: it is asked again at once, and the node that cannot be reached is not waited for.
+func TestAMapIsAskedForWhereItIs_D239(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, b, _ := unreached(t, 1)
+		require.NoError(t, m.MoveVBucket("default", 0, 1))
+		time.Sleep(100 * time.Millisecond)
+		_, rev := m.Revision()
+		got, ok := b.Map()
+		require.True(t, ok)
+		require.Equal(t, rev, got.Rev)
+	})
+}
+
+// A call that any node may take waits for one connection, and another one is there first.
+func TestACallForAnyNodeTakesTheFirstConnection_D238(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b, answers := unreached(t, 0, 1)
+		var all []kv.Future[kv.Result]
+		for range 4 {
+			all = append(all, kv.Start(context.Background(), b, kv.Noop{}))
+		}
+		pinned := kv.Start(context.Background(), b, kv.Noop{Pinned: true, Node: 1})
+		time.Sleep(100 * time.Millisecond)
+		answers(0)
+		there := time.Now()
+		for _, f := range all {
+			_, err := f.Wait(within(t, 10*time.Second))
+			require.NoError(t, err)
+			require.Less(t, time.Since(there), 50*time.Millisecond)
+		}
+		answers(1)
+		_, err := pinned.Wait(within(t, 10*time.Second))
+		require.NoError(t, err)
+	})
+}
