@@ -72,7 +72,9 @@ type NetConfig struct {
 	// configuration; when none has, "external" if nodes have such addresses, otherwise "default".
 	Network string
 	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4. One that panics, or
-	// gives neither a connection nor an error, has failed, and so has a callback of TLS that panics.
+	// gives neither a connection nor an error, has failed, and so has a callback of TLS that panics. For connections to
+	// data nodes the context has the profiler labels (see runtime/pprof.Label) "couchcore.node", "couchcore.bucket",
+	// empty for the cluster as a whole, and "couchcore.connection", the number among the node's.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// NodeFilter is asked before each dial of an address that a cluster map names, which is "host:port"; an error
 	// refuses it. It must not block. The seeds are not asked about. Nil refuses loopback and link-local addresses

@@ -183,7 +183,7 @@ func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
 func TestTheSecondSeedIsOfAnotherCluster(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		raw, addr := anothers(t, r)
-		p := (&node{r: r, addr: addr}).newPipeline(t.Context())
+		p := (&node{r: r, addr: addr}).newPipeline(t.Context(), "0")
 		r.picker.Store(nil)
 		cn, err := p.connect(t.Context())
 		require.NoError(t, err)

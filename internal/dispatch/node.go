@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"iter"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -32,16 +33,16 @@ const dialApart = time.Microsecond
 func (r *Router) newNode(addr string) *node {
 	n := &node{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base)}
 	for i := range max(r.o.Connections, 1) {
-		p := n.newPipeline(r.ctx)
+		p := n.newPipeline(r.ctx, strconv.Itoa(i))
 		p.first, p.after = i == 0, time.Duration(i)*dialApart
 		n.conns = append(n.conns, p)
 	}
 	return n
 }
 
-// newPipeline makes a way to the node that does nothing yet, and ends with ctx.
-func (n *node) newPipeline(ctx context.Context) *pipeline {
-	p := &pipeline{r: n.r, node: n, track: n.r.o.Health.Track(n.r.o.Bucket, n.addr)}
+// newPipeline makes a way to the node that does nothing yet, and ends with ctx. Its name is one among the node's.
+func (n *node) newPipeline(ctx context.Context, name string) *pipeline {
+	p := &pipeline{r: n.r, node: n, name: name, track: n.r.o.Health.Track(n.r.o.Bucket, n.addr)}
 	p.waiting = room{r: n.r, mu: &p.mu, door: p}
 	p.backoff.init(&n.r.o)
 	p.ctx, p.stop = context.WithCancelCause(ctx)

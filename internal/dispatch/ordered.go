@@ -61,7 +61,7 @@ func (n *node) newOrdered() *pipeline {
 	}
 	p := n.ordered.Load()
 	if p == nil {
-		p = n.newPipeline(first.ctx)
+		p = n.newPipeline(first.ctx, "ordered")
 		p.demand = &demand{}
 		n.ordered.Store(p)
 	}

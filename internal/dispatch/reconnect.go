@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -30,6 +31,13 @@ const (
 	// lasting is the age at which a connection that has answered nothing counts as one that works: the node does not
 	// hang up as soon as it has accepted, and the pauses begin anew.
 	lasting = 4 * time.Second
+)
+
+// The profiler labels of an attempt to connect.
+const (
+	LabelNode       = "couchcore.node"       // the address
+	LabelBucket     = "couchcore.bucket"     // the bucket's name, empty for the cluster as a whole
+	LabelConnection = "couchcore.connection" // which of the node's: a number from 0, or "ordered"
 )
 
 // backoff keeps the state of that rule for one pipeline. Its methods may be called from any goroutine.
@@ -159,7 +167,16 @@ func (p *pipeline) serve(ctx context.Context, cn *conn.Conn) {
 	p.r.nodes.connects(p, false)
 }
 
-func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
+// connect makes a connection. Meanwhile the goroutine has profiler labels that say which, and so has the context that
+// the program's Dial gets.
+func (p *pipeline) connect(ctx context.Context) (cn *conn.Conn, err error) {
+	labels := pprof.Labels(LabelNode, p.node.addr, LabelBucket, p.r.o.Bucket, LabelConnection, p.name)
+	pprof.Do(ctx, labels, func(ctx context.Context) { cn, err = p.attempt(ctx) })
+	return cn, err
+}
+
+// attempt is one attempt to connect.
+func (p *pipeline) attempt(ctx context.Context) (*conn.Conn, error) {
 	p.progress.Store(p.r.now())
 	o := p.r.o.Connect()
 	o.Handler, o.Feedback, o.Passed = p, p.feedback(), p.passed

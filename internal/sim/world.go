@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -194,13 +195,17 @@ func (w *world) credentials(ctx context.Context) (core.Credentials, error) {
 	return core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(w.password)}, nil
 }
 
-// dial takes a time of its own, for each address and attempt, and counts.
+// dial takes a time of its own, for each connection and instant, and counts.
 func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	w.tap.mu.Lock()
 	w.tap.dials[addr] = append(w.tap.dials[addr], time.Now())
 	n := len(w.tap.dials[addr])
 	w.tap.mu.Unlock()
-	sleep(ctx, w.d.between(w.latency, 4*w.latency, text("dial"), text(addr), uint64(n))+time.Duration(w.slow.Load()))
+	bucket, _ := pprof.Label(ctx, "couchcore.bucket")
+	connection, _ := pprof.Label(ctx, "couchcore.connection")
+	took := w.d.between(w.latency, 4*w.latency, text("dial"), text(addr), text(bucket), text(connection),
+		uint64(time.Now().UnixNano()))
+	sleep(ctx, took+time.Duration(w.slow.Load()))
 	nc, err := w.m.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
