@@ -19,7 +19,7 @@ import (
 // made before answers is called for them.
 func unreached(t *testing.T, nodes ...int) (m *mock.Cluster, b *core.Bucket, answers func(node int)) {
 	t.Helper()
-	m = mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 1), mock.Virtual())
+	m = mock.Start(t, mock.Nodes(2), mock.Replicas(1), mock.Bucket("default", 1), mock.Virtual())
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
 	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
@@ -107,5 +107,21 @@ func TestACallForAnyNodeTakesTheFirstConnection_D238(t *testing.T) {
 		answers(1)
 		_, err := pinned.Wait(within(t, 10*time.Second))
 		require.NoError(t, err)
+	})
+}
+
+// Hedged reads wait for connections until their deadline. At that moment several timers of theirs are due, and whichever
+// runs first: nothing is asked for again, and the error says what the read of the active copy waited for.
+func TestAHedgedReadEndsAtItsDeadlineInOneWay_D240(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b, _ := unreached(t, 0, 1)
+		get := kv.Get{
+			Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond},
+			Hedge: &kv.Hedge{MaxAttempts: 2, Delay: 30 * time.Millisecond},
+		}
+		for range 50 { // the attempts to connect take longer
+			_, err := kv.Do(context.Background(), b, get)
+			require.ErrorContains(t, err, "unambiguous timeout in 100ms, waiting for a connection to its node")
+		}
 	})
 }

@@ -78,8 +78,9 @@ type hedged struct {
 	plan HedgePlan
 	req  Request // what every attempt sends, but for the copy
 
+	ended  chan struct{} // closed when the active copy's read has ended
 	mu     sync.Mutex
-	active error // how the active copy's read has failed
+	active error // how it has failed
 }
 
 // Hedge runs the call as several reads, if it is to be hedged and can be. c itself is not sent: the reads are calls of
@@ -98,7 +99,7 @@ func (c *Call) Hedge(ctx context.Context, run Runner, use func(won *Call) error)
 	if len(plan.Copies) < 2 {
 		return false, nil
 	}
-	x := &hedged{on: insideOf(run), h: h, plan: plan}
+	x := &hedged{on: insideOf(run), h: h, plan: plan, ended: make(chan struct{})}
 	x.req.CopyFrom(&c.Req)
 	// A read that has lost may still be encoding when the caller has its answer and its key back.
 	x.req.Key = bytes.Clone(c.Req.Key)
@@ -134,12 +135,16 @@ func (x *hedged) run(ctx context.Context) (*Call, error) {
 	if err == nil {
 		return won, nil
 	}
+	over := hedge.Over(inner)
+	if over != nil {
+		x.awaitActive()
+	}
 	x.mu.Lock()
 	if x.active != nil {
 		err = x.active // of all failures the one that says most about the document
 	}
 	x.mu.Unlock()
-	if retry.Transparent(err) && inner.Err() == nil { // no read has reached the active copy: wait for a way to it
+	if retry.Transparent(err) && over == nil { // no read has reached the active copy: wait for a way to it
 		return x.read(inner, 0, x.plan.Wait)
 	}
 	var e *Error
@@ -147,12 +152,26 @@ func (x *hedged) run(ctx context.Context) (*Call, error) {
 		c := NewCall()
 		c.Req.CopyFrom(&x.req)
 		c.Bind(&Home{Base: began})
-		if inner.Err() != nil {
-			err = ContextEnded(err, errors.Is(inner.Err(), context.DeadlineExceeded))
+		if over != nil {
+			err = ContextEnded(err, !errors.Is(inner.Err(), context.Canceled))
 		}
 		return nil, c.Translate(err, false)
 	}
 	return nil, err
+}
+
+// activePatience is how long the end of the active copy's read is waited for.
+const activePatience = 5 * time.Millisecond
+
+// awaitActive waits until the active copy's read has ended, which says what it has met. It ends with the context of all
+// reads, unless a function of the program's holds it up.
+func (x *hedged) awaitActive() {
+	t := time.NewTimer(activePatience)
+	defer t.Stop()
+	select {
+	case <-x.ended:
+	case <-t.C:
+	}
 }
 
 // read reads from one copy, 0 being the active one.
@@ -172,6 +191,9 @@ func (x *hedged) read(ctx context.Context, n int, s retry.Strategy) (*Call, erro
 
 // try is one attempt.
 func (x *hedged) try(ctx context.Context, n int, avoid *hedge.Avoid) (*Call, error) {
+	if n == 0 {
+		defer close(x.ended)
+	}
 	avoid.Use(x.plan.Copies[n])
 	c, err := x.read(ctx, n, x.plan.Once)
 	switch {

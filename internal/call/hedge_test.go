@@ -25,7 +25,9 @@ func TestACanceledReadSaysNothingAboutTheActiveCopy(t *testing.T) {
 		cberr.TemporaryFailure: true, cberr.UnambiguousTimeout: true,
 		cberr.RequestCanceled: false,
 	} {
-		x := &hedged{on: failing{cause}, plan: HedgePlan{Copies: []string{"a", "b"}}}
+		x := &hedged{
+			on: failing{cause}, plan: HedgePlan{Copies: []string{"a", "b"}}, ended: make(chan struct{}),
+		}
 		x.req.Opcode, x.req.Key, x.req.Timeout = memd.OpGet, []byte("k"), time.Second
 		_, err := x.try(context.Background(), 0, nil)
 		require.ErrorIs(t, err, cause)

@@ -154,8 +154,8 @@ func (r *race[R]) run() (res R, stats Stats, err error) {
 		switch {
 		case what == answered && o.err == nil:
 			return r.ended(o)
-		case r.ctx.Err() != nil: // a failure that comes now is the end's doing
-			return r.ended(outcome[R]{n: -1, err: context.Cause(r.ctx)})
+		case Over(r.ctx) != nil: // a failure that comes now is the end's doing
+			return r.ended(outcome[R]{n: -1, err: Over(r.ctx)})
 		case what == delayOver:
 			r.hedge()
 			r.timer.Reset(r.p.Delay)
@@ -171,6 +171,16 @@ func (r *race[R]) run() (res R, stats Stats, err error) {
 		}
 	}
 	return r.ended(last)
+}
+
+// Over is why a context has ended, nil when it has not. At its deadline it has, even if its timer has not run yet: what
+// ends at the same moment must not be taken for a failure that a further attempt could mend.
+func Over(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if at, limited := ctx.Deadline(); cause == nil && limited && !time.Now().Before(at) {
+		cause = context.DeadlineExceeded
+	}
+	return cause
 }
 
 // event is what a race waits for.
