@@ -13,17 +13,22 @@ func (c *Call) Watch() {
 		return
 	}
 	c.Share()
-	stop := context.AfterFunc(c.ctx, func() {
-		cause := context.Cause(c.ctx)
-		if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
-			cause = context.DeadlineExceeded // the owner makes a timeout of it
-		}
-		c.home.Owner.Cancel(c, cause)
-	})
+	stop := context.AfterFunc(c.ctx, func() { c.home.Owner.Cancel(c, c.Over()) })
 	c.Slow().unwatch.Store(&stop)
 	if c.State.Phase() == retry.PhaseDone {
 		stop()
 	}
+}
+
+// Over is why the caller's context has ended, nil when it has not: the deadline alone is a timeout.
+func (c *Call) Over() error {
+	switch {
+	case !c.Cancelable():
+		return nil
+	case errors.Is(c.ctx.Err(), context.DeadlineExceeded):
+		return context.DeadlineExceeded // the owner makes a timeout of it
+	}
+	return context.Cause(c.ctx)
 }
 
 // Cancelable reports whether the caller's context can end before its deadline does.

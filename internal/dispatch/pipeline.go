@@ -400,6 +400,7 @@ func (p *pipeline) drop(cn *conn.Conn) (closed, served bool) {
 	defer p.mu.Unlock()
 	if p.conn.CompareAndSwap(cn, nil) {
 		p.failed = false
+		p.progress.Store(p.r.now())
 	}
 	if p.conn.Load() == nil {
 		p.track.Down()

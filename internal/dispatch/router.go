@@ -234,8 +234,12 @@ func deadline(now int64, limit time.Duration) int64 {
 	return now + min(int64(limit), math.MaxInt64-now)
 }
 
-// Redispatch implements call.Owner.
+// Redispatch implements call.Owner. A call in flight whose context has ended may not have been told of it yet.
 func (r *Router) Redispatch(c *call.Call) {
+	if cause := c.Over(); cause != nil {
+		r.Cancel(c, cause)
+		return
+	}
 	r.renew(c)
 	r.route(c)
 }

@@ -46,6 +46,7 @@ func (t *nodes) fill() {
 		if !left {
 			t.turns.connecting++
 			p.begun, p.connects = true, true
+			p.progress.Store(t.r.now()) // before its goroutine runs: a call that comes meanwhile waits for it
 			t.r.tasks.Go(p.node.addr, func() { p.run(p.ctx, nil) })
 		}
 	}
