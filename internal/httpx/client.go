@@ -101,9 +101,9 @@ type Options struct {
 type Client struct {
 	o    Options
 	hc   *http.Client
-	own  *http.Client // for Get, whose streams must not take connections from requests
-	raw  *http.Client // for connections that go on with another protocol
-	next atomic.Uint32
+	own  *http.Client                       // for Get, whose streams must not take connections from requests
+	raw  *http.Client                       // for connections that go on with another protocol
+	next map[httpsvc.Service]*atomic.Uint32 // the turns of each service's nodes; does not change
 	sick sickList
 	gate gate
 
@@ -128,12 +128,16 @@ func New(o Options) *Client {
 	if o.Door == nil {
 		o.Door = tasks.NewDoor()
 	}
-	c := &Client{o: o, conns: map[net.Conn]struct{}{}}
+	c := &Client{o: o, conns: map[net.Conn]struct{}{}, next: map[httpsvc.Service]*atomic.Uint32{}}
 	c.ctx, c.close = context.WithCancelCause(context.Background())
 	c.tls.Store(o.TLS)
 	c.hc, c.own = c.client(o.MaxConns, "h2", "http/1.1"), c.client(0, "h2", "http/1.1")
 	c.raw = c.client(0, "http/1.1") // no other version can be switched from
-	c.next.Store(uint32(o.JitterSource() * 1024))
+	first := uint32(o.JitterSource() * 1024)
+	for service := range services {
+		c.next[service] = new(atomic.Uint32)
+		c.next[service].Store(first)
+	}
 	return c
 }
 
