@@ -35,7 +35,9 @@ type conn struct {
 	agent    atomic.Pointer[string] // of the last HELLO; set by the read loop
 
 	// Read loop only.
-	sasl saslState
+	sasl     saslState
+	waitedAt time.Time     // when a request last began to wait beside others
+	waiting  time.Duration // a nanosecond for each that began to at that instant before it
 
 	scans  map[scanID]*scan // guarded by the cluster's mutex
 	pushed version          // newest config that this connection has seen; guarded by the cluster's mutex

@@ -35,7 +35,7 @@ func (rq *request) prepare() (rep reply, wait func() (reply, bool)) {
 // the cluster's end does, for which ok is false.
 func (rq *request) commit(enough bool, how Durability) (rep reply, ok bool) {
 	if enough {
-		rq.k.pause(cmp.Or(how.Time, durableTime))
+		rq.pause(cmp.Or(how.Time, durableTime))
 	} else {
 		enough = rq.waitForCopies()
 	}
@@ -65,7 +65,7 @@ func (rq *request) waitForCopies() bool {
 		limit = durableDefault
 	}
 	for end := time.Now().Add(limit); time.Now().Before(end); {
-		if !rq.k.pause(min(10*time.Millisecond, time.Until(end))) {
+		if !rq.pause(min(10*time.Millisecond, time.Until(end))) {
 			return false
 		}
 		rq.k.c.mu.Lock()

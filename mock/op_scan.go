@@ -53,7 +53,7 @@ func scanCreate(rq *request) reply {
 	for end := rq.at.Add(plan.Wait); ; {
 		rep, again := rq.tryScan(&plan)
 		now := time.Now()
-		if !again || !now.Before(end) || !rq.k.pause(min(5*time.Millisecond, end.Sub(now))) {
+		if !again || !now.Before(end) || !rq.pause(min(5*time.Millisecond, end.Sub(now))) {
 			return rep
 		}
 	}

@@ -95,7 +95,7 @@ func seqnoPersistence(rq *request) reply {
 		switch {
 		case persisted >= want:
 			return reply{}
-		case !now.Before(end) || !rq.k.pause(min(5*time.Millisecond, end.Sub(now))):
+		case !now.Before(end) || !rq.pause(min(5*time.Millisecond, end.Sub(now))):
 			return reply{status: memd.StatusTmpFail}
 		}
 	}

@@ -15,6 +15,7 @@ type request struct {
 	p    *memd.Packet
 	spec *spec
 	at   time.Time
+	turn time.Duration // see pause
 
 	features memd.Features
 	b        *bucket
@@ -89,7 +90,7 @@ func (k *conn) handle(p *memd.Packet) bool {
 	}
 	if f.before > 0 || f.hold {
 		return k.later(rq, func() bool {
-			if !k.pause(f.before) || f.hold && !k.await(released) {
+			if !rq.pause(f.before) || f.hold && !k.await(released) {
 				return false
 			}
 			rep, wait := rq.begin(f)
@@ -116,6 +117,12 @@ func (rq *request) rewritten(change func(*memd.Packet)) *request {
 // later runs f, which waits, where that is allowed to happen.
 func (k *conn) later(rq *request, f func() bool) bool {
 	if rq.features.Has(memd.FeatureUnorderedExecution) && rq.spec != nil && rq.spec.reorder && rq.user != nil {
+		if now := time.Now(); now.Equal(k.waitedAt) {
+			k.waiting++
+		} else {
+			k.waitedAt, k.waiting = now, 0
+		}
+		rq.turn = k.waiting
 		return k.c.spawn(func() {
 			f()
 			k.flush()
@@ -123,6 +130,15 @@ func (k *conn) later(rq *request, f func() bool) bool {
 	}
 	k.flush() // what is answered already must not wait behind this
 	return f()
+}
+
+// pause waits for d, and a nanosecond more than the request before that waits since the same instant: of two answers it
+// does not depend on the scheduler which is the first. It reports false when the connection or the cluster ended.
+func (rq *request) pause(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	return rq.k.pause(d + rq.turn)
 }
 
 // begin executes a request under a fault, up to where it has to wait: then wait does the rest.
@@ -148,7 +164,7 @@ func (k *conn) finish(rq *request, f *Fault, released <-chan struct{}, rep reply
 			return false
 		}
 	}
-	if !k.pause(f.after) || f.keep && !k.await(released) {
+	if !rq.pause(f.after) || f.keep && !k.await(released) {
 		return false
 	}
 	return k.answer(rq, &rep, f)
