@@ -30,14 +30,14 @@ type place struct {
 
 // classify is the callback.
 func (w *world) classify(a core.Answer) retry.Reason {
-	w.behave(context.Background(), classifying, longestJudge)
+	var s *sent
 	var ke *call.Error
-	if !errors.As(a.Err, &ke) {
-		return retry.Unknown
+	if errors.As(a.Err, &ke) { // before anything else: another request may have the place a moment later
+		w.tap.mu.Lock()
+		s = w.tap.answers[place{ke.LocalAddr, ke.Opaque}]
+		w.tap.mu.Unlock()
 	}
-	w.tap.mu.Lock()
-	s := w.tap.answers[place{ke.LocalAddr, ke.Opaque}]
-	w.tap.mu.Unlock()
+	w.behave(context.Background(), classifying, longestJudge)
 	if s == nil {
 		return retry.Unknown
 	}

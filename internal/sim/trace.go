@@ -35,11 +35,12 @@ func (w *world) trace() []event {
 	}
 	for _, s := range w.statements {
 		es = append(es, event{s.began, "statement " + s.token},
-			event{s.ended, fmt.Sprintf("rows %s %d %t %t", s.token, s.got, s.err == nil, s.inDoubt)})
+			event{s.ended, fmt.Sprintf("rows %s %d %t %t %d %v", s.token, s.got, s.err == nil, s.inDoubt, s.retries,
+				s.reasons)})
 	}
 	for _, a := range w.looked {
 		es = append(es, event{a.began, "look " + a.token},
-			event{a.ended, fmt.Sprintf("rows %s %d %t", a.token, a.got, a.err == nil)})
+			event{a.ended, fmt.Sprintf("rows %s %d %t %d %v", a.token, a.got, a.err == nil, a.retries, a.reasons)})
 	}
 	name := w.requestNames()
 	for i, f := range w.facts.frames {

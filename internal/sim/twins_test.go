@@ -102,6 +102,12 @@ var twins = map[string][]string{
 	"the client panics behind a callback":            {"P16"},
 }
 
+// firstSeeds is where a twin was noticed that the first four seeds do not notice: the search begins there.
+var firstSeeds = map[string]int{
+	"any number of calls may wait for a connection": 13,
+	"a terminal cause is not told":                  45,
+}
+
 // buildTwins builds the command with all defects in it.
 func buildTwins(t *testing.T) (binary string) {
 	t.Helper()
@@ -173,7 +179,8 @@ func TestTheClientsTwinsAreNoticed(t *testing.T) {
 			require.True(t, slices.ContainsFunc(edits, func(e edit) bool { return strings.Contains(e.new, name) }),
 				"no edit has it")
 			all := map[string]bool{}
-			for first := 1; first < 80; first += 4 { // some of them need sockets that vanish where few calls go
+			for i := range 20 { // some of them need sockets that vanish where few calls go
+				first := 1 + (max(firstSeeds[name], 1)-1+4*i)%80
 				maps.Copy(all, judge(t, name, first))
 				if slices.ContainsFunc(properties, func(p string) bool { return all[p] }) {
 					t.Logf("noticed by %v, up to seed %d", slices.Sorted(maps.Keys(all)), first+3)

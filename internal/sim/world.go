@@ -210,6 +210,8 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
+	// dials that a partition has held up end at one instant
+	sleep(ctx, w.d.between(time.Nanosecond, 10*time.Microsecond, text("made"), text(nc.LocalAddr().String())))
 	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, number: n, leaves: w.leaves, answered: w.answered}
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
