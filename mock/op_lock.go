@@ -10,7 +10,7 @@ import (
 // GET_LOCKED and UNLOCK_KEY: a document locked for some seconds, 15 unless the client says otherwise, 30 at most.
 
 func runGetLocked(rq *request) reply {
-	var o store.Op
+	o := store.Op{LockStays: !rq.has(factLockEnds)}
 	if len(rq.p.Extras) == 4 {
 		o.Lock = binary.BigEndian.Uint32(rq.p.Extras)
 	}

@@ -16,6 +16,7 @@ const (
 	v70  release = 7<<32 | 0<<16
 	v71  release = 7<<32 | 1<<16
 	v72  release = 7<<32 | 2<<16
+	v724 release = 7<<32 | 2<<16 | 4
 	v728 release = 7<<32 | 2<<16 | 8
 	v76  release = 7<<32 | 6<<16
 	v762 release = 7<<32 | 6<<16 | 2
@@ -124,6 +125,7 @@ const (
 	factSubdocDeletedReplicas             // the same together with 0x04
 	factMaxPathsSetting                   // the limit on paths is a setting
 	factNotLocked                         // UNLOCK_KEY of what is not locked is 0x0e, else 0x86
+	factLockEnds                          // a document has its own CAS again when a lock ends, else the lock's
 	factKnownVersion                      // GET_CLUSTER_CONFIG takes the version that the client has
 	factPushEpoch                         // pushes name the epoch; older ones have four bytes of revision
 	factRandomXattrs                      // GET_RANDOM_KEY takes a flag that asks for attributes
@@ -154,6 +156,7 @@ var factRows = []row[fact]{
 	{factSubdocDeletedReplicas, v80, 0},
 	{factMaxPathsSetting, v80, 0},
 	{factNotLocked, v76, 0},
+	{factLockEnds, v724, 0},
 	{factKnownVersion, v76, 0},
 	{factPushEpoch, v70, 0},
 	{factRandomXattrs, v80, 0},

@@ -246,7 +246,7 @@ type errorText struct {
 // errorBody gives a failure its body, and without XERROR the status that older clients know.
 func (rq *request) errorBody(rep *reply, p *memd.Packet, granted memd.Features) {
 	if !granted.Has(memd.FeatureXError) {
-		p.Status = oldStatus(rq.p.Opcode, rep.status)
+		p.Status = rq.oldStatus(rep.status)
 	}
 	if len(rep.value) > 0 {
 		return
@@ -265,20 +265,19 @@ func (rq *request) errorBody(rep *reply, p *memd.Packet, granted memd.Features) 
 	p.Datatype = memd.DatatypeJSON
 }
 
-// oldStatus is what a client without XERROR gets for the newer statuses.
-func oldStatus(op memd.Opcode, s memd.Status) memd.Status {
+// oldStatus is what a client without XERROR gets for the newer statuses. kv_engine has two for a lock, "locked" and
+// "locked, try again" (engine_errc), which clients with XERROR see as one.
+func (rq *request) oldStatus(s memd.Status) memd.Status {
 	switch s {
 	case memd.StatusLocked:
-		if op == memd.OpGetLocked || op == memd.OpUnlockKey {
+		switch op := baseForm(rq.p.Opcode); {
+		case op == memd.OpGetLocked, op == memd.OpUnlockKey, op == memd.OpDelWithMeta, rq.spec.paths,
+			op == memd.OpDelete && rq.p.CAS != 0: // without one it is noticed before the removal
 			return memd.StatusTmpFail
 		}
 		return memd.StatusKeyExists
 	case memd.StatusNotLocked:
 		return memd.StatusTmpFail
-	case memd.StatusKeyNotFound:
-		if op == memd.OpUnlockKey {
-			return memd.StatusTmpFail
-		}
 	case memd.StatusConfigOnly:
 		return memd.StatusNotSupported
 	}

@@ -110,8 +110,8 @@ func TestACallForAnyNodeTakesTheFirstConnection_D238(t *testing.T) {
 	})
 }
 
-// Hedged reads wait for connections until their deadline. At that moment several timers of theirs are due, and whichever
-// runs first: nothing is asked for again, and the error says what the read of the active copy waited for.
+// Hedged reads wait for connections until their deadline. At that moment several timers of theirs are due. Whichever
+// runs first, nothing is asked for again, and the error says what the read of the active copy waited for.
 func TestAHedgedReadEndsAtItsDeadlineInOneWay_D240(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, b, _ := unreached(t, 0, 1)

@@ -47,9 +47,9 @@ type unsent struct {
 func (c *docCopy) clone() *docCopy {
 	out := &docCopy{docs: make(map[docID]*doc, len(c.docs)), seqno: c.seqno, arrivals: slices.Clone(c.arrivals)}
 	for id, d := range c.docs {
-		if d.locked != 0 {
+		if d.lock != nil {
 			unlocked := *d
-			unlocked.locked = 0
+			unlocked.lock = nil
 			d = &unlocked
 		}
 		out.docs[id] = d

@@ -244,6 +244,7 @@ type modelDoc struct {
 	cas     uint64
 	expires int64
 	lock    time.Time
+	lockCAS uint64
 }
 
 // storeModel knows what a document store has to answer, in the plainest way.
@@ -272,6 +273,10 @@ func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
 		return notFound, nil
 	}
 	locked := d.lock.After(now)
+	n, err := strconv.ParseUint(d.value, 10, 64)
+	if o.Opcode == memd.OpIncrement && err != nil { // before it looks at a lock
+		return memd.StatusDeltaBadVal, d
+	}
 	out := *d
 	out.lock = time.Time{}
 	switch {
@@ -284,13 +289,13 @@ func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
 		return success, &out
 	case o.Opcode == memd.OpUnlockKey && !locked:
 		return notLocked, d
-	case locked && o.CAS != d.cas:
+	case locked && o.CAS != d.lockCAS:
 		return isLocked, d
 	case o.Opcode == memd.OpUnlockKey:
 		return success, &out
 	case o.Opcode == memd.OpGetLocked:
 		return isLocked, d
-	case o.CAS != 0 && o.CAS != d.cas:
+	case !locked && o.CAS != 0 && o.CAS != d.cas:
 		return exists, d
 	}
 	switch o.Opcode {
@@ -301,10 +306,6 @@ func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
 	case memd.OpAppend:
 		out.value += string(o.Value)
 	case memd.OpIncrement:
-		n, err := strconv.ParseUint(d.value, 10, 64)
-		if err != nil {
-			return memd.StatusDeltaBadVal, d
-		}
 		out.value = fmt.Sprint(n + o.Delta)
 	default:
 		out.value, out.expires = string(o.Value), int64(absolute(o.Expiry, now))
@@ -333,7 +334,7 @@ func TestStoreAgreesWithAMap(t *testing.T) {
 			// ADD, counters, TOUCH and reads take no CAS on the wire.
 			if d := m[string(o.Key)]; d != nil && o.Opcode != memd.OpAdd && o.Opcode != memd.OpIncrement &&
 				o.Opcode != memd.OpTouch && o.Opcode != memd.OpGetLocked {
-				o.CAS = rapid.SampledFrom([]uint64{0, d.cas, 1}).Draw(t, "cas")
+				o.CAS = rapid.SampledFrom([]uint64{0, d.cas, d.lockCAS, 1}).Draw(t, "cas")
 			}
 			status, next := m.next(&o, s.now)
 			res := s.Apply(&o, s.now)
@@ -341,6 +342,9 @@ func TestStoreAgreesWithAMap(t *testing.T) {
 			switch {
 			case next == nil:
 				delete(m, string(o.Key))
+			case status == success && o.Opcode == memd.OpGetLocked:
+				next.lockCAS = res.CAS
+				m[string(o.Key)] = next
 			case status == success && o.Opcode != memd.OpGet && o.Opcode != memd.OpUnlockKey:
 				next.cas = res.CAS
 				m[string(o.Key)] = next

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -24,8 +25,8 @@ type Meta struct {
 
 // applyMeta is the version of a document that a write with metadata brings. Conflicts are resolved before the CAS and a
 // lock are looked at. A removal compares its CAS with a tombstone's, or with 0 where there never was a document.
-func (s *Store) applyMeta(o *Op, old doc, found, locked bool) (doc, memd.Status) {
-	m, removes := o.Meta, o.Opcode == memd.OpDelWithMeta
+func (s *Store) applyMeta(o *Op, old doc, found bool, now time.Time) (doc, memd.Status) {
+	m, removes, cas := o.Meta, o.Opcode == memd.OpDelWithMeta, old.writeCAS(now)
 	next := doc{
 		value: o.Value, datatype: o.Datatype, packed: o.Packed, attrs: m.Xattrs.kept(), flags: m.Flags,
 		expiry: m.Expiry, rev: m.Rev, cas: m.CAS, deleted: removes,
@@ -36,9 +37,9 @@ func (s *Store) applyMeta(o *Op, old doc, found, locked bool) (doc, memd.Status)
 		return old, memd.StatusKeyExists
 	case o.Opcode == memd.OpAddWithMeta && there:
 		return old, memd.StatusKeyExists
-	case locked && o.CAS != old.cas:
+	case found && old.isLocked(now) && o.CAS != cas:
 		return old, memd.StatusLocked
-	case removes && !found && skip, o.CAS == 0, found && o.CAS == old.cas: // no other CAS than the request's
+	case removes && !found && skip, o.CAS == 0, found && o.CAS == cas: // no other CAS than the request's
 	case removes, there:
 		return old, memd.StatusKeyExists
 	default:

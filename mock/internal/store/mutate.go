@@ -11,7 +11,7 @@ import (
 )
 
 // mutate is the next version of a document.
-func (s *Store) mutate(o *Op, old doc, live, locked bool, now time.Time) (doc, Result) {
+func (s *Store) mutate(o *Op, old doc, live bool, now time.Time) (doc, Result) {
 	if !live {
 		old = doc{}
 	}
@@ -37,15 +37,21 @@ func (s *Store) mutate(o *Op, old doc, live, locked bool, now time.Time) (doc, R
 			return old, failure(memd.StatusKeyNotFound)
 		}
 	}
-	switch {
-	case locked && o.CAS != old.cas:
+	var res Result
+	if o.Opcode == memd.OpIncrement || o.Opcode == memd.OpDecrement { // a server counts before it looks at a lock
+		var ok bool
+		if res.Number, ok = count(o, old, live); !ok {
+			return old, failure(memd.StatusDeltaBadVal)
+		}
+	}
+	switch cas := old.writeCAS(now); {
+	case old.isLocked(now) && o.CAS != cas:
 		return old, failure(memd.StatusLocked)
-	case o.CAS != 0 && o.CAS != old.cas:
+	case o.CAS != 0 && o.CAS != cas:
 		return old, failure(memd.StatusKeyExists)
 	}
 	next := old
 	next.cas = 0
-	var res Result
 	switch o.Opcode {
 	case memd.OpSet, memd.OpAdd, memd.OpReplace:
 		// The request's buffer has its key and extras too, and is of a larger size of the allocator.
@@ -67,15 +73,11 @@ func (s *Store) mutate(o *Op, old doc, live, locked bool, now time.Time) (doc, R
 	case memd.OpTouch, memd.OpGAT:
 		next.expiry = o.expires(now)
 	case memd.OpIncrement, memd.OpDecrement:
-		n, ok := count(o, old, live)
-		if !ok {
-			return old, failure(memd.StatusDeltaBadVal)
-		}
 		if !live {
 			next = doc{expiry: o.expires(now)}
 		}
 		next.packed = false
-		next.value, next.datatype, res.Number = strconv.AppendUint(nil, n, 10), memd.DatatypeJSON, n
+		next.value, next.datatype = strconv.AppendUint(nil, res.Number, 10), memd.DatatypeJSON
 	}
 	if len(next.value) > MaxValue {
 		return old, failure(memd.StatusTooBig)

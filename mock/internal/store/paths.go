@@ -42,9 +42,7 @@ func (t *target) lookup(ps *subdoc.Request, cas uint64) Result {
 		return failure(memd.StatusKeyNotFound)
 	}
 	res := t.old.result(t.v)
-	if t.old.isLocked(t.now) {
-		res.CAS = lockedCAS
-	}
+	res.CAS = t.old.readCAS(t.now)
 	if cas != 0 && cas != res.CAS {
 		return failure(memd.StatusKeyExists)
 	}
@@ -79,8 +77,6 @@ func (t *target) lookup(ps *subdoc.Request, cas uint64) Result {
 // look executes one path of a request that reads.
 func (t *target) look(s *subdoc.Spec) ([]byte, memd.Status) {
 	switch {
-	case s.Bad != memd.StatusSuccess:
-		return nil, s.Bad
 	case s.Flags&subdoc.Xattr != 0:
 		return t.lookAttribute(s)
 	case s.Whole() && len(t.old.value) == 0:
@@ -130,7 +126,7 @@ func (s *Store) subdocMutation(o *Op, t *target) Result {
 	case t.live && ps.Flags&subdoc.Revive != 0:
 		return failure(memd.StatusSubdocCanOnlyReviveDeleted)
 	}
-	m := &mutation{cas: s.nextCAS(t.now), seqno: t.v.seqno + 1, uuid: t.v.history[0].UUID, old: &t.old}
+	m := &mutation{cas: s.nextCAS(t.now), seqno: t.v.seqno + 1, uuid: t.v.history[0].UUID, old: &t.old, now: t.now}
 	w := t.change(ps, m)
 	if w.status == memd.StatusSuccess && w.wantsCRC {
 		m.crc = crcText(w.body)
@@ -142,7 +138,7 @@ func (s *Store) subdocMutation(o *Op, t *target) Result {
 		return Result{Status: memd.StatusSubdocMultiPathFailure, Value: v, Shaped: true}
 	case w.status != memd.StatusSuccess:
 		return failure(w.status)
-	case locked && o.CAS != t.old.cas:
+	case locked && o.CAS != t.old.lock.cas:
 		return failure(memd.StatusLocked)
 	}
 	next, st := w.next(o, t)
@@ -203,8 +199,6 @@ func (t *target) change(ps *subdoc.Request, m *mutation) *work {
 // apply executes one path.
 func (w *work) apply(s *subdoc.Spec, m *mutation, mkdir bool) (result []byte, st memd.Status) {
 	switch {
-	case s.Bad != memd.StatusSuccess:
-		return nil, s.Bad
 	case s.Op == memd.OpSet:
 		w.body, w.datatype = s.Value, ValueType(s.Value)
 		return nil, memd.StatusSuccess

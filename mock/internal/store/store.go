@@ -50,13 +50,19 @@ type doc struct {
 	cas      uint64
 	seqno    uint64
 	rev      uint64 // counts the document's versions, tombstones included
-	locked   int64  // until when, in unix nanoseconds; 0 for no lock
+	lock     *lock  // the newest one, nil for none
 	expiry   uint32 // unix seconds, 0 for none
 	modified uint32 // unix seconds
 	flags    uint32
 	datatype memd.Datatype // JSON or nothing: what else there is of it is told by the fields around
 	packed   bool          // came compressed; the value here is not
 	deleted  bool
+}
+
+// lock is a client's lock on a version. A pointer to it keeps versions at their size.
+type lock struct {
+	until int64  // unix nanoseconds
+	cas   uint64 // which the client has to name
 }
 
 // lockedCAS stands for the CAS of a locked document, which only the holder of the lock knows.
@@ -88,7 +94,7 @@ func (d doc) tombstone() doc {
 		return d
 	}
 	d.value, d.datatype, d.packed, d.flags, d.expiry = nil, 0, false, 0, 0
-	d.attrs, d.deleted, d.locked = d.xattrs().system().kept(), true, 0
+	d.attrs, d.deleted, d.lock = d.xattrs().system().kept(), true, nil
 	return d
 }
 
@@ -98,7 +104,23 @@ func (d *doc) live(now time.Time) bool {
 }
 
 // isLocked reports whether a client holds a lock on the version.
-func (d *doc) isLocked(now time.Time) bool { return d.locked != 0 && now.UnixNano() < d.locked }
+func (d *doc) isLocked(now time.Time) bool { return d.lock != nil && now.UnixNano() < d.lock.until }
+
+// writeCAS is the CAS that a write has to name, if it names one.
+func (d *doc) writeCAS(now time.Time) uint64 {
+	if d.isLocked(now) {
+		return d.lock.cas
+	}
+	return d.cas
+}
+
+// readCAS is the CAS that a read tells.
+func (d *doc) readCAS(now time.Time) uint64 {
+	if d.isLocked(now) {
+		return lockedCAS
+	}
+	return d.cas
+}
 
 // Op is an operation on one document, on the copy that node has.
 type Op struct {
@@ -117,6 +139,7 @@ type Op struct {
 	Meta                *Meta           // of a write with metadata
 	MaxTTL              int32           // of the collection: 0 for none, -1 for documents that never expire
 	Unlogged            bool            // the log of mutations does not get it
+	LockStays           bool            // the CAS of a lock stays the document's when the lock ends
 }
 
 // Result is what became of an Op.
@@ -229,16 +252,14 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 			return failure(memd.StatusKeyNotFound)
 		}
 		res := old.result(v)
-		if locked {
-			res.CAS = lockedCAS
-		}
+		res.CAS = old.readCAS(now)
 		return res
 	case memd.OpGetMeta:
 		if !found {
 			return failure(memd.StatusKeyNotFound)
 		}
 		res := old.result(v)
-		res.Deleted = !live
+		res.CAS, res.Deleted = old.readCAS(now), !live
 		return res
 	case memd.OpGetLocked:
 		if !live {
@@ -247,19 +268,24 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 		if locked {
 			return failure(memd.StatusLocked)
 		}
-		old.cas, old.locked = s.nextCAS(now), now.Add(lockTime(o.Lock)).UnixNano()
+		old.lock = &lock{until: now.Add(lockTime(o.Lock)).UnixNano(), cas: s.nextCAS(now)}
+		if o.LockStays {
+			old.cas = old.lock.cas
+		}
 		held.set(id, old) // the lock is the node's own: replicas do not know of it
-		return old.result(v)
+		res := old.result(v)
+		res.CAS = old.lock.cas
+		return res
 	case memd.OpUnlockKey:
 		switch {
 		case !live:
 			return failure(memd.StatusKeyNotFound)
 		case !locked:
 			return failure(memd.StatusNotLocked)
-		case o.CAS != old.cas:
+		case o.CAS != old.lock.cas:
 			return failure(memd.StatusLocked)
 		}
-		old.locked = 0
+		old.lock = nil
 		held.set(id, old)
 		return Result{}
 	case memd.OpTouch, memd.OpGAT:
@@ -268,13 +294,13 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 		}
 	}
 	if o.Meta != nil {
-		next, st := s.applyMeta(o, old, found, locked)
+		next, st := s.applyMeta(o, old, found, now)
 		if st != memd.StatusSuccess {
 			return failure(st)
 		}
 		return s.commit(o, v, id, old, next, now)
 	}
-	next, res := s.mutate(o, old, live, locked, now)
+	next, res := s.mutate(o, old, live, now)
 	if res.Status != memd.StatusSuccess {
 		return res
 	}
@@ -286,12 +312,12 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 
 // commit stores the next version of a document. One that has no CAS yet gets it here.
 func (s *Store) commit(o *Op, v *vbucketData, id docID, old, next doc, now time.Time) Result {
-	before := old.cas
+	before := old.writeCAS(now)
 	if !old.live(now) {
 		before = 0
 	}
 	v.seqno++
-	next.seqno, next.modified, next.locked = v.seqno, uint32(now.Unix()), 0
+	next.seqno, next.modified, next.lock = v.seqno, uint32(now.Unix()), nil
 	if o.Meta == nil {
 		next.rev = 1 + cmp.Or(old.rev, v.goneRev)
 	}

@@ -97,8 +97,8 @@ var storeStates = map[string]func(t *testing.T, s *storeTest) uint64{
 		return s.do(memd.OpGetLocked, nil).CAS
 	},
 	"lock ended": func(t *testing.T, s *storeTest) uint64 {
-		s.set(t, storeValue, 0)
-		c := s.do(memd.OpGetLocked, nil).CAS
+		c := s.set(t, storeValue, 0).CAS
+		s.do(memd.OpGetLocked, nil)
 		s.now = s.now.Add(15 * time.Second)
 		return c
 	},
@@ -343,32 +343,6 @@ func TestStoreWhatKeepsTheExpiry(t *testing.T) {
 	s := newStoreTest()
 	require.Equal(t, success, s.do(memd.OpSet, func(o *Op) { o.Expiry, o.PreserveTTL = 7, true }).Status)
 	require.EqualValues(t, storeStart.Unix()+7, s.do(memd.OpGetMeta, nil).Expiry, "nothing to preserve")
-}
-
-func TestStoreLockTimes(t *testing.T) {
-	for seconds, want := range map[uint32]time.Duration{
-		0: 15 * time.Second, 1: time.Second, 30: 30 * time.Second, 31: 15 * time.Second,
-		math.MaxUint32: 15 * time.Second,
-	} {
-		s := newStoreTest()
-		s.set(t, storeValue, 0)
-		require.Equal(t, success, s.do(memd.OpGetLocked, func(o *Op) { o.Lock = seconds }).Status)
-		s.now = storeStart.Add(want - 1)
-		require.Equal(t, isLocked, s.do(memd.OpSet, nil).Status, seconds)
-		s.now = storeStart.Add(want)
-		require.Equal(t, success, s.do(memd.OpSet, nil).Status, seconds)
-	}
-}
-
-func TestStoreUnlockKeepsTheLocksCAS(t *testing.T) {
-	s := newStoreTest()
-	first := s.set(t, storeValue, 0).CAS
-	lock := s.do(memd.OpGetLocked, nil)
-	require.Greater(t, lock.CAS, first)
-	require.Equal(t, storeValue, string(lock.Value))
-	require.Equal(t, success, s.do(memd.OpUnlockKey, cas(lock.CAS)).Status)
-	require.Equal(t, lock.CAS, s.do(memd.OpGet, nil).CAS)
-	require.Equal(t, exists, s.do(memd.OpSet, cas(first)).Status)
 }
 
 func TestStoreMetaOfTombstones(t *testing.T) {

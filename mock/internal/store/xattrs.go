@@ -144,7 +144,7 @@ func (d *doc) virtual(name string, uuid uint64, now time.Time, deleted bool) []b
 	case "$vbucket":
 		v = map[string]any{"HLC": map[string]string{"now": strconv.FormatInt(now.Unix(), 10), "mode": "real"}}
 	case "$document":
-		v = d.describe(uuid, deleted)
+		v = d.describe(uuid, now, deleted)
 	default:
 		return nil
 	}
@@ -167,7 +167,7 @@ type documentJSON struct {
 	UUID         string   `json:"vbucket_uuid"`
 }
 
-func (d *doc) describe(uuid uint64, deleted bool) documentJSON {
+func (d *doc) describe(uuid uint64, now time.Time, deleted bool) documentJSON {
 	var types []string
 	for _, t := range []struct {
 		bit  memd.Datatype
@@ -180,10 +180,14 @@ func (d *doc) describe(uuid uint64, deleted bool) documentJSON {
 	if types == nil {
 		types = []string{"raw"}
 	}
+	modified := int64(d.modified)
+	if d.isLocked(now) {
+		modified = 0 // a server takes it from the CAS, as nanoseconds with a sign
+	}
 	return documentJSON{
-		CAS: hex64(d.cas), UUID: hex64(uuid), Seqno: hex64(d.seqno), RevID: strconv.FormatUint(d.rev, 10),
+		CAS: hex64(d.readCAS(now)), UUID: hex64(uuid), Seqno: hex64(d.seqno), RevID: strconv.FormatUint(d.rev, 10),
 		Expiry: int64(d.expiry), Flags: d.flags, Bytes: len(d.value), Datatype: types, Deleted: deleted,
-		LastModified: strconv.FormatInt(int64(d.modified), 10), CRC: crcText(d.value),
+		LastModified: strconv.FormatInt(modified, 10), CRC: crcText(d.value),
 	}
 }
 
@@ -199,9 +203,9 @@ var macroFields = []string{
 }
 
 // macroField is what a macro of the document stands for, nil when there is no such one.
-func (d *doc) macroField(macro string, uuid uint64) []byte {
+func (d *doc) macroField(macro string, uuid uint64, now time.Time) []byte {
 	field := strings.TrimSuffix(strings.TrimPrefix(macro, subdoc.MacroDocument), subdoc.MacroEnd)
-	whole := d.virtual("$document", uuid, time.Time{}, d.deleted)
+	whole := d.virtual("$document", uuid, now, d.deleted)
 	if field == "" {
 		return whole
 	}
@@ -217,6 +221,7 @@ type mutation struct {
 	cas, seqno, uuid uint64
 	crc              string // of the body afterwards; "" when it is not known yet
 	old              *doc
+	now              time.Time
 }
 
 // expand is the text that a macro stands for, nil for a field of $document that there is not.
@@ -229,5 +234,5 @@ func (m *mutation) expand(macro []byte) []byte {
 	case subdoc.MacroCRC:
 		return []byte(`"` + m.crc + `"`)
 	}
-	return m.old.macroField(string(macro), m.uuid)
+	return m.old.macroField(string(macro), m.uuid, m.now)
 }

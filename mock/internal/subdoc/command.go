@@ -86,7 +86,7 @@ type Spec struct {
 	Op    memd.Opcode
 	Flags PathFlags
 	Value []byte
-	Bad   memd.Status // what is wrong with the path; the command fails with it
+	Bad   memd.Status // what is wrong with the path; following it fails with that
 
 	row   *command
 	path  string
@@ -108,13 +108,26 @@ func (s *Spec) Whole() bool { return s.row.whole }
 func (s *Spec) HasResult() bool { return s.row.result }
 
 // Read executes a command that reads a part of doc.
-func (s *Spec) Read(doc []byte) (result []byte, st memd.Status) { return s.row.read(doc, s.parts) }
+func (s *Spec) Read(doc []byte) (result []byte, st memd.Status) {
+	if s.Bad != memd.StatusSuccess {
+		return nil, s.Bad
+	}
+	return s.row.read(doc, s.parts)
+}
 
 // Find is the part of doc that the path leads to, whatever the command is.
-func (s *Spec) Find(doc []byte) ([]byte, memd.Status) { return readPath(doc, s.parts) }
+func (s *Spec) Find(doc []byte) ([]byte, memd.Status) {
+	if s.Bad != memd.StatusSuccess {
+		return nil, s.Bad
+	}
+	return readPath(doc, s.parts)
+}
 
 // Write executes a command that changes a part of doc, with a value in place of the request's; mkdir lets it create the
 // objects that lead to the path, as the path's own flag does.
 func (s *Spec) Write(doc, value []byte, mkdir bool) (next, result []byte, st memd.Status) {
+	if s.Bad != memd.StatusSuccess {
+		return nil, nil, s.Bad
+	}
 	return s.row.write(doc, &change{parts: s.parts, value: value, mkdir: mkdir || s.Flags&Mkdir != 0})
 }

@@ -122,6 +122,9 @@ func modelWrite(doc any, op memd.Opcode, parts []part, values []any, mkdir bool)
 	}
 	switch op {
 	case memd.OpSubdocDictAdd, memd.OpSubdocDictUpsert:
+		if _, st := modelFind(doc, parts); st == memd.StatusSubdocPathMismatch {
+			return fail(st)
+		}
 		if last().number {
 			return fail(memd.StatusSubdocPathInvalid)
 		}

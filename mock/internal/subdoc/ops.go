@@ -101,11 +101,10 @@ func storeMember(doc []byte, c *change, overwrite bool) (next, result []byte, st
 	if st := c.checkValue(); st != memd.StatusSuccess {
 		return nil, nil, st
 	}
-	if c.last().number {
-		return nil, nil, memd.StatusSubdocPathInvalid
-	}
 	at, st := find(doc, c.parts)
 	switch {
+	case c.last().number && st != memd.StatusSubdocPathMismatch: // no name, but only if the path fits
+		return nil, nil, memd.StatusSubdocPathInvalid
 	case st == memd.StatusSubdocPathNotFound:
 		next, st = c.create(doc, at, c.value)
 		return next, nil, st
