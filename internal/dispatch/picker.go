@@ -112,7 +112,7 @@ func (pk *picker) nodeFor(c *call.Call, s *surroundings, turn uint32) target {
 	t := target{vbucket: c.Route.VBucket}
 	n := pk.snap.NumVBuckets()
 	switch {
-	case !c.Spec().Has(call.Keyed) && !c.Req.ByVBucket:
+	case !keyed(c):
 		t.turned = !c.Req.Pinned
 		if t.node = pk.node(c.Req.Node()); t.turned {
 			t.node = pk.inTurn(s, turn)
@@ -137,13 +137,15 @@ func (pk *picker) nodeFor(c *call.Call, s *surroundings, turn uint32) target {
 // leadsElsewhere reports whether a call that waits for a connection to the node has a better way now: another node
 // serves what it asks for, or none does, or any node would do and one is connected. A call for a certain node has not.
 func (pk *picker) leadsElsewhere(c *call.Call, waitsFor *node) bool {
-	keyed := c.Spec().Has(call.Keyed) || c.Req.ByVBucket
-	if !keyed && c.Req.Pinned || c.Req.Connection() != "" {
+	if !keyed(c) && c.Req.Pinned || c.Req.Connection() != "" {
 		return false
 	}
 	t := pk.nodeFor(c, &surroundings{connected: func() *node { return nil }}, 0)
-	return t.node != waitsFor && (keyed || t.node != nil && t.node.connected())
+	return t.node != waitsFor && (keyed(c) || t.node != nil && t.node.connected())
 }
+
+// keyed reports whether the map alone says which node a call is for.
+func keyed(c *call.Call) bool { return c.Spec().Has(call.Keyed) || c.Req.ByVBucket }
 
 // node is the node with that index in the map; nil for one that cannot be reached.
 func (pk *picker) node(i int) *node {

@@ -150,10 +150,10 @@ func (p *pipeline) submitSlow(c *call.Call) {
 	if c.Req.Block() {
 		limit = p.r.o.blockLimit()
 	}
-	routed := c.Route.Map
+	routed, anywhere := c.Route.Map, !keyed(c) && !c.Req.Pinned
 	p.waiting.enter(c, call.StageConnection, limit, since)
-	if pk := p.r.picker.Load(); pk != nil && pk.number != routed {
-		p.moveOn() // that map came before the call, and has moved only those that had waited
+	if pk := p.r.picker.Load(); pk != nil && (pk.number != routed || anywhere) {
+		p.moveOn() // a map or a connection may have come before the call, and has moved only those that had waited
 	}
 }
 
@@ -299,7 +299,7 @@ func (f both) Success() {
 // connected has calls take a new connection, and tells all waiters; false when the pipeline has been closed meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
 	r, info := p.r, cn.Info()
-	config := info.Config
+	config, first := info.Config, r.nodes.connected() == nil
 	calls, considered, err := p.publish(cn, config, r.readErrorMap(p.node.addr, info.ErrorMap))
 	switch {
 	case errors.Is(err, errLeft):
@@ -329,7 +329,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		r.first.review()
 	}
 	p.waiting.release(calls, 0, nil)
-	r.nodes.moveOn()
+	if first { // otherwise what any node may take has gone to another one
+		r.nodes.moveOn()
+	}
 	r.wake()
 	r.notify()
 	return true
