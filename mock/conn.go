@@ -37,7 +37,7 @@ type conn struct {
 	// Read loop only.
 	sasl     saslState
 	waitedAt time.Time     // when a request last began to wait beside others
-	waiting  time.Duration // a nanosecond for each that began to at that instant before it
+	waiting  time.Duration // the turn of that one
 
 	scans  map[scanID]*scan // guarded by the cluster's mutex
 	pushed version          // newest config that this connection has seen; guarded by the cluster's mutex

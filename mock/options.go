@@ -62,6 +62,7 @@ type settings struct {
 	latency                   time.Duration
 	groups                    []string
 	units                     bool
+	apart                     time.Duration
 	services                  [serviceCount]bool
 	http2                     bool
 	nodeServices              map[int][serviceCount]bool

@@ -3,6 +3,7 @@ package mock
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -20,6 +21,11 @@ func ServerGroups(names ...string) Option { return func(s *settings) { s.groups 
 // ReportUnits lets HELLO grant ReportUnitUsage, as serverless clusters do. Answers then tell what they cost: a read one
 // unit for every 4 KiB of what it answers, a write one for every KiB of what it was sent.
 func ReportUnits() Option { return func(s *settings) { s.units = true } }
+
+// AnswersApart gives answers that are due at one instant an order in virtual time: of requests that come over one
+// connection at one instant and wait, each is answered d later than the one before it. Without it that order is up to
+// the scheduler.
+func AnswersApart(d time.Duration) Option { return func(s *settings) { s.apart = d } }
 
 const (
 	readUnit  = 4 << 10

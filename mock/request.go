@@ -118,7 +118,7 @@ func (rq *request) rewritten(change func(*memd.Packet)) *request {
 func (k *conn) later(rq *request, f func() bool) bool {
 	if rq.features.Has(memd.FeatureUnorderedExecution) && rq.spec != nil && rq.spec.reorder && rq.user != nil {
 		if now := time.Now(); now.Equal(k.waitedAt) {
-			k.waiting++
+			k.waiting += k.c.set.apart
 		} else {
 			k.waitedAt, k.waiting = now, 0
 		}
@@ -132,8 +132,8 @@ func (k *conn) later(rq *request, f func() bool) bool {
 	return f()
 }
 
-// pause waits for d, and a nanosecond more than the request before that waits since the same instant: of two answers it
-// does not depend on the scheduler which is the first. It reports false when the connection or the cluster ended.
+// pause waits for d, and for the request's turn, see AnswersApart. It reports false when the connection or the cluster
+// ended first.
 func (rq *request) pause(d time.Duration) bool {
 	if d <= 0 {
 		return true

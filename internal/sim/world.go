@@ -170,7 +170,7 @@ func (w *world) clusterOptions() []mock.Option {
 	p := w.plan
 	opts := []mock.Option{
 		mock.Nodes(p.nodes), mock.Replicas(p.replicas), mock.Virtual(), mock.RecordFrames(), mock.Seed(p.Seed),
-		mock.ReportUnits(),
+		mock.ReportUnits(), mock.AnswersApart(time.Nanosecond),
 		mock.Bucket(bucketName, p.vbuckets, w.bucketOptions()...),
 	}
 	if p.single {
