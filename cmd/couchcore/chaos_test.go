@@ -50,12 +50,17 @@ func TestChaosNamesTheSeed(t *testing.T) {
 
 // TestChaosFindsASmallerRun: a failure is shown with fewer calls, workers, nodes and faults, as a command and a test.
 func TestChaosFindsASmallerRun(t *testing.T) {
-	r := couchcore("chaos", "--seed", "2", "--seeds", "1", "--ops", "1000", "--break", "stale-read")
-	require.Equal(t, exitFailed, r.code)
+	var r result
+	seed := ""
+	for n := 1; r.code != exitFailed; n++ { // in some seeds the node that lies is not asked for what it keeps back
+		require.Less(t, n, 9)
+		seed = strconv.Itoa(n)
+		r = couchcore("chaos", "--seed", seed, "--seeds", "1", "--ops", "1000", "--break", "stale-read")
+	}
 	_, line, ok := strings.Cut(r.stdout, "\nsmaller: couchcore chaos --")
 	require.True(t, ok, r.stdout)
 	line, test, _ := strings.Cut(line, "\n")
-	require.Contains(t, test, "func TestSeed2(t *testing.T) {\n\trun(t, sim.Options{Seed: 2, Ops: ")
+	require.Contains(t, test, "func TestSeed"+seed+"(t *testing.T) {\n\trun(t, sim.Options{Seed: "+seed+", Ops: ")
 	again := []string{"chaos", "--break=stale-read", "--no-shrink"}
 	for flag := range strings.SplitSeq(line, " --") {
 		name, value, _ := strings.Cut(flag, " ")
@@ -68,7 +73,7 @@ func TestChaosFindsASmallerRun(t *testing.T) {
 	require.Contains(t, again, "--nodes=1")
 	r = couchcore(again...)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "P5 violated by seed 2")
+	require.Contains(t, r.stderr, "P5 violated by seed "+seed)
 	require.Contains(t, line, " --without ")
 }
 

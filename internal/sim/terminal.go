@@ -108,14 +108,10 @@ const terminalMost = bestEffortMost + 250*time.Millisecond
 // wait for its id, whatever their own node refuses.
 func (w *world) checkTerminal() {
 	left := map[request][]time.Duration{}
-	doubted := w.finished
+	doubted := w.doubted()
 	for _, s := range w.facts.traffic {
-		at := s.at.Sub(w.began)
-		if s.status == memd.StatusUnknownCollection {
-			doubted = min(doubted, at)
-		}
 		rq := request{s.same.op, s.same.key}
-		left[rq] = append(left[rq], at)
+		left[rq] = append(left[rq], s.at.Sub(w.began))
 	}
 	for _, e := range w.ledger {
 		if e.own || e.batch || e.verb == readAny || e.ends.Load() != 1 {
@@ -128,6 +124,17 @@ func (w *world) checkTerminal() {
 			w.checkRefused(e)
 		}
 	}
+}
+
+// doubted is when a node has first not known a collection: from then on calls may wait for the default one's id.
+func (w *world) doubted() time.Duration {
+	at := w.finished
+	for _, s := range w.facts.traffic {
+		if s.status == memd.StatusUnknownCollection {
+			at = min(at, s.at.Sub(w.began))
+		}
+	}
+	return at
 }
 
 // checkTold judges what became of a call whose strategy was told of a terminal cause.

@@ -104,8 +104,29 @@ var twins = map[string][]string{
 
 // firstSeeds is where a twin was noticed that the first four seeds do not notice: the search begins there.
 var firstSeeds = map[string]int{
-	"any number of calls may wait for a connection": 13,
+	"a change by a path may go twice":               13,
+	"a compressed map is not read":                  13,
+	"a connection that is given up stays":           9,
+	"a final refusal is sent again":                 5,
+	"a full connection never has room again":        17,
+	"a lock may be taken twice":                     13,
+	"a node that lags behind is believed":           9,
+	"a refused id is taken again":                   9,
+	"a scan ends with its first answer":             13,
+	"a scan that begins anew gives all again":       21,
+	"a temporary failure is never sent again":       5,
 	"a terminal cause is not told":                  45,
+	"an ended call still counts as parked":          5,
+	"any certificate will do for a service":         9,
+	"any number of calls may be in flight":          13,
+	"any number of calls may wait for a connection": 13,
+	"everything is in doubt":                        5,
+	"no delay is too short":                         17,
+	"one goroutine runs all callbacks":              5,
+	"the canary is not sent":                        5,
+	"the epoch of a map is ignored":                 5,
+	"the wait does not grow":                        9,
+	"who waits for a connection stays there":        73,
 }
 
 // buildTwins builds the command with all defects in it.

@@ -9,8 +9,9 @@ import (
 )
 
 // A call that waits for a way to its document goes on as soon as there is one (P6): a map that names another node, or a
-// connection. It is seen from the requests: when a call that began later has sent one for the same vbucket and
-// collection, there is a way, and a call that had waited before has been woken.
+// connection. So it is for its first attempt and for retries. It is seen from the requests: when a call that began
+// later has sent one for the same vbucket and collection, there is a way, and a call that had waited before has been
+// woken.
 
 // parking is a wait of a call for its retry, as the client has told the program's observer.
 type parking struct {
@@ -56,6 +57,7 @@ func (w *world) checkWakes() {
 	if w.tight || w.connections > 1 {
 		return
 	}
+	doubted := w.doubted()
 	began, of, to, places := w.requestsByCall()
 	for _, e := range w.ledger {
 		id, alone := e.identity()
@@ -66,13 +68,15 @@ func (w *world) checkWakes() {
 		if !known {
 			continue
 		}
-		for i, p := range e.parkings {
-			if !awaitsWay(p.why) {
+		// before its first attempt it may wait for a connection, of which nothing is told, or for a collection's id
+		all := slices.Concat([]parking{{at: e.began - 1, why: retry.SocketNotAvailable}}, e.parkings)
+		for i, p := range all {
+			if !awaitsWay(p.why) || i == 0 && e.ended >= doubted {
 				continue
 			}
 			end := e.ended
-			if i+1 < len(e.parkings) {
-				end = min(end, e.parkings[i+1].at)
+			if i+1 < len(all) {
+				end = min(end, all[i+1].at)
 			}
 			for _, s := range of[id] {
 				if left := s.at.Sub(w.began); left > p.at {
