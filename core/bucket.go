@@ -252,10 +252,8 @@ func (b *Bucket) poll(ctx context.Context) {
 			case <-floor.C:
 			}
 			now, announced := b.router.Announced()
-			if announced && !now.Same(about) { // they may have it now
-				asked = nil
-			}
-			if wanted && !b.stillToAsk(ctx, asked, err) {
+			newer := asked != nil && announced && !now.Same(about) // those that were asked may have it: a new round
+			if newer || wanted && !b.stillToAsk(ctx, asked, err) {
 				floor.Reset(0)
 				break
 			}
