@@ -41,7 +41,7 @@ func answersAlone(rs retry.Reasons) bool {
 
 // asksAgain is the reason for which an answer has its request sent again; Unknown for any other answer. The error map
 // decides about a status that the client leaves to it. known is false when the client may be without the node's map:
-// the connection has taken none, or the node has left.
+// the connection has taken none, or the node has left, perhaps a moment ago, and the answer came over the old connection.
 func (w *world) asksAgain(s *sent) (why retry.Reason, known bool) {
 	m := meaningOf(s.same.op, s.status, s.cas)
 	switch {
@@ -49,7 +49,7 @@ func (w *world) asksAgain(s *sent) (why retry.Reason, known bool) {
 		return s.named.why, true
 	case !m.asks:
 		return m.why, true
-	case !s.over.mapped.Load() || !w.isMember(s.over.addr, s.answered.Sub(w.began)):
+	case !s.over.mapped.Load(), !w.isMember(s.over.addr, s.answered.Sub(w.began)), w.hasLeft(s.over.addr, s.answered):
 		return retry.Unknown, false
 	}
 	e := w.errorMap[s.status]
