@@ -2,16 +2,21 @@ package field_test
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
 
@@ -122,6 +127,54 @@ func TestAHedgedReadEndsAtItsDeadlineInOneWay_D240(t *testing.T) {
 		for range 50 { // the attempts to connect take longer
 			_, err := kv.Do(context.Background(), b, get)
 			require.ErrorContains(t, err, "unambiguous timeout in 100ms, waiting for a connection to its node")
+		}
+	})
+}
+
+// A node has two connections. The login of one is refused while the other one is stuck in its handshake: the calls of
+// both are told, not only those that wait for the first.
+func TestARefusedLoginIsToldToCallsOfTheOtherConnection_D244(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 1), mock.Virtual())
+		cfg, err := core.ParseConnString(m.ConnString())
+		require.NoError(t, err)
+		cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+		cfg.KV.Connections = 2
+		var stuck atomic.Bool
+		first := make(chan struct{})
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			switch which, _ := pprof.Label(ctx, "couchcore.connection"); {
+			case !stuck.Load():
+			case which == "1":
+				<-ctx.Done()
+			default:
+				<-first
+			}
+			return m.Dial(ctx, network, addr)
+		}
+		b := openConfig(t, cfg).Bucket("default")
+		require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
+		time.Sleep(time.Millisecond)
+		node := 0
+		if _, nodes, ok := b.Locate([]byte("k")); ok && nodes[0] != m.Node(0).Addr() {
+			node = 1
+		}
+		stuck.Store(true)
+		login := mock.Match{Nodes: []int{node}, Opcodes: []memd.Opcode{memd.OpSASLAuth}}
+		m.Inject(login, mock.Status(memd.StatusAuthError))
+		require.NoError(t, m.ResetConns(node))
+		time.Sleep(time.Millisecond)
+		var all []kv.Future[kv.MutationResult]
+		for i := range 20 {
+			all = append(all, kv.Start(context.Background(), b, kv.Upsert{Key: fmt.Appendf(nil, "k-%d", i)}))
+		}
+		time.Sleep(100 * time.Millisecond)
+		close(first)
+		told := time.Now()
+		for _, f := range all {
+			_, err := f.Wait(within(t, 10*time.Second))
+			require.ErrorIs(t, err, cberr.AuthenticationFailure)
+			require.Less(t, time.Since(told), 50*time.Millisecond)
 		}
 	})
 }

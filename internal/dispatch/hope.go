@@ -134,16 +134,13 @@ func (r *Router) lookAgain(after time.Duration) {
 
 // Explained is called when a terminal condition was met, or a connection has ended: calls that wait for a handshake or
 // a map although a condition explains its absence are given to their strategies, unless the handshake has just taken a
-// step.
+// step. A condition may be that of one node, and then of all its connections, or of all nodes.
 func (r *Router) Explained() {
-	if r.o.Health.Condition(r.o.Bucket, "") == nil {
-		return
+	if r.o.Health.Condition(r.o.Bucket, "") != nil {
+		r.first.review()
 	}
-	r.first.review()
-	for _, p := range r.nodes.list() {
-		if p.conn.Load() == nil {
-			p.waiting.review()
-		}
+	for _, p := range r.nodes.unconnected() {
+		p.waiting.review()
 	}
 }
 

@@ -180,19 +180,23 @@ func (t *nodes) leave(stay map[*node]bool) (moveOn func()) {
 
 // moveOn has calls go on that wait for a connection, after a map or a connection has come that may lead them elsewhere.
 func (t *nodes) moveOn() {
+	for _, p := range t.unconnected() {
+		p.moveOn()
+	}
+}
+
+// unconnected gives the pipelines without a connection, in the order of the nodes' addresses.
+func (t *nodes) unconnected() (ps []*pipeline) {
 	t.mu.Lock()
-	var ps []*pipeline
+	defer t.mu.Unlock()
 	for _, addr := range slices.Sorted(stdmaps.Keys(t.byAddr)) {
 		n := t.byAddr[addr]
 		ps = append(ps, n.conns...)
-		if p := n.ordered.Load(); p != nil { // also while it has no connection
+		if p := n.ordered.Load(); p != nil {
 			ps = append(ps, p)
 		}
 	}
-	t.mu.Unlock()
-	for _, p := range ps {
-		p.moveOn()
-	}
+	return slices.DeleteFunc(ps, func(p *pipeline) bool { return p.conn.Load() != nil })
 }
 
 // close ends all pipelines, and starts no more; false when it has before.

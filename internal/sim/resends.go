@@ -41,7 +41,8 @@ func answersAlone(rs retry.Reasons) bool {
 
 // asksAgain is the reason for which an answer has its request sent again; Unknown for any other answer. The error map
 // decides about a status that the client leaves to it. known is false when the client may be without the node's map:
-// the connection has taken none, or the node has left, perhaps a moment ago, and the answer came over the old connection.
+// the connection has taken none, or the node has left, perhaps a moment ago, so that the answer may have come over the
+// connection of before.
 func (w *world) asksAgain(s *sent) (why retry.Reason, known bool) {
 	m := meaningOf(s.same.op, s.status, s.cas)
 	switch {
