@@ -51,7 +51,7 @@ var locksDiffer = []difference{
 		ops:   takingOps,
 		when:  func(before []step, st step) bool { return st.cas == lastCAS && unlocked(before, st) },
 		ours:  "0x02", theirs: "0x00.*", differ: true,
-		why: "and that of the lock is none any more",
+		why: "and refuses the CAS of the lock from then on",
 	},
 	{
 		topic: "the CAS after a lock",
@@ -122,7 +122,7 @@ var takingOps = slices.Concat([]memd.Opcode{
 	memd.OpSet, memd.OpReplace, memd.OpDelete, memd.OpAppend, memd.OpPrepend, memd.OpSubdocMultiMutation,
 }, changingOps)
 
-// locked and unlocked report whether the document has been so, be it that it is not any more.
+// locked and unlocked report whether the document has been so, even if it is not at the step.
 func locked(before []step, _ step) bool {
 	return slices.ContainsFunc(before, func(b step) bool { return b.op == memd.OpGetLocked })
 }

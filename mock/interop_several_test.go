@@ -39,7 +39,7 @@ var severalPathsDiffer = []difference{
 			return !slices.ContainsFunc(st.specs, func(p part) bool { return p.op != memd.OpGet })
 		},
 		ours: `0x00.*|0xcc 0xc0(, 0xc0)* \w+ CAS`, theirs: "0xc6",
-		why: "and it is read where it is no JSON; there is none where it is empty",
+		why: "kv_engine reads a whole document that is no JSON; an empty one is missing",
 	},
 	{
 		topic: "a whole document beside paths",

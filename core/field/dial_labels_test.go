@@ -19,13 +19,9 @@ import (
 func TestDialIsToldForWhichConnectionItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual())
-		cfg, err := core.ParseConnString(m.ConnString())
-		require.NoError(t, err)
-		cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
-		cfg.KV.Connections = 2
 		var mu sync.Mutex
 		told := map[[3]string]int{}
-		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 			node, _ := pprof.Label(ctx, "couchcore.node")
 			bucket, _ := pprof.Label(ctx, "couchcore.bucket")
 			connection, _ := pprof.Label(ctx, "couchcore.connection")
@@ -35,8 +31,7 @@ func TestDialIsToldForWhichConnectionItIs(t *testing.T) {
 			require.Equal(t, addr, node)
 			return m.Dial(ctx, network, addr)
 		}
-		b := openConfig(t, cfg).Bucket("default")
-		require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
+		openMock(t, m, func(cfg *core.Config) { cfg.KV.Connections, cfg.Net.Dial = 2, dial })
 		time.Sleep(10 * time.Millisecond) // the second connections begin a moment later
 		mu.Lock()
 		defer mu.Unlock()

@@ -25,12 +25,9 @@ import (
 func unreached(t *testing.T, nodes ...int) (m *mock.Cluster, b *core.Bucket, answers func(node int)) {
 	t.Helper()
 	m = mock.Start(t, mock.Nodes(2), mock.Replicas(1), mock.Bucket("default", 1), mock.Virtual())
-	cfg, err := core.ParseConnString(m.ConnString())
-	require.NoError(t, err)
-	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
 	var mu sync.Mutex
 	held := map[string]chan struct{}{}
-	cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		mu.Lock()
 		hold := held[addr]
 		mu.Unlock()
@@ -43,8 +40,7 @@ func unreached(t *testing.T, nodes ...int) (m *mock.Cluster, b *core.Bucket, ans
 		}
 		return m.Dial(ctx, network, addr)
 	}
-	b = openConfig(t, cfg).Bucket("default")
-	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
+	b = openMock(t, m, func(cfg *core.Config) { cfg.Net.Dial = dial })
 	for _, n := range nodes {
 		mu.Lock()
 		held[m.Node(n).Addr()] = make(chan struct{})
@@ -136,13 +132,9 @@ func TestAHedgedReadEndsAtItsDeadlineInOneWay_D240(t *testing.T) {
 func TestARefusedLoginIsToldToCallsOfTheOtherConnection_D244(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 1), mock.Virtual())
-		cfg, err := core.ParseConnString(m.ConnString())
-		require.NoError(t, err)
-		cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
-		cfg.KV.Connections = 2
 		var stuck atomic.Bool
 		first := make(chan struct{})
-		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 			switch which, _ := pprof.Label(ctx, "couchcore.connection"); {
 			case !stuck.Load():
 			case which == "1":
@@ -152,8 +144,7 @@ func TestARefusedLoginIsToldToCallsOfTheOtherConnection_D244(t *testing.T) {
 			}
 			return m.Dial(ctx, network, addr)
 		}
-		b := openConfig(t, cfg).Bucket("default")
-		require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
+		b := openMock(t, m, func(cfg *core.Config) { cfg.KV.Connections, cfg.Net.Dial = 2, dial })
 		time.Sleep(time.Millisecond)
 		node := 0
 		if _, nodes, ok := b.Locate([]byte("k")); ok && nodes[0] != m.Node(0).Addr() {
