@@ -284,6 +284,7 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 	}
 	o.mu.Unlock()
 	slices.SortFunc(list, sleeper.compare) // the heap's own order is chance, and the first may take the last free place
+	b := o.batch()
 	for _, z := range list {
 		if match != nil && !match(z.op) {
 			continue
@@ -302,10 +303,15 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 			continue
 		}
 		p.capped = p.capped && now >= p.at // past the deadline nothing is sent
+		if p.budget != nil {               // user code, which the others do not wait for
+			o.dispatch(b)
+		}
 		if o.resume(due{z.history, p}) {
-			z.op.Dispatch()
+			b.ops = append(b.ops, z.op)
 		}
 	}
+	o.dispatch(b)
+	o.batches.Put(b)
 }
 
 // postpone parks an operation again that was woken before its floor: until the floor, or until its own time if that is

@@ -151,10 +151,7 @@ func (o *Orchestrator) fire() {
 	now := time.Since(o.base)
 	o.mu.Lock()
 	o.armed = never
-	b, ok := o.batches.Get().(*batch)
-	if !ok {
-		b = &batch{}
-	}
+	b := o.batch()
 	for len(o.heap) > 0 && o.heap[0].at <= now {
 		h := o.heap[0].history
 		p, _ := o.unlink(h, now)
@@ -179,6 +176,14 @@ func (o *Orchestrator) fire() {
 	clear(b.due)
 	b.due = b.due[:0]
 	o.batches.Put(b)
+}
+
+// batch gives an empty batch, for o.batches to have again.
+func (o *Orchestrator) batch() *batch {
+	if b, ok := o.batches.Get().(*batch); ok {
+		return b
+	}
+	return &batch{}
 }
 
 // dispatch dispatches the operations that were resumed, and empties b.ops.

@@ -75,8 +75,8 @@ type Options struct {
 	DisableRetries bool         // retry only what no server's logic has seen
 	Observer       Observer     // nil: no observer
 	JitterSource   JitterSource // for strategies that bring none; nil is math/rand/v2
-	// DispatchAll dispatches operations that are due at the same time, each as its own Dispatch would; nil does that.
-	// It must not keep the slice.
+	// DispatchAll dispatches operations that are due, or woken, at the same time, each as its own Dispatch would; nil
+	// does that. It must not keep the slice.
 	DispatchAll func([]Op)
 }
 
@@ -90,7 +90,7 @@ type Orchestrator struct {
 	opts    Options
 	base    time.Time // what the heap's times count from
 	scratch sync.Pool // of *Request, for describe
-	batches sync.Pool // of *batch, for fire
+	batches sync.Pool // of *batch
 
 	standard atomic.Pointer[Strategy] // of operations without one of their own
 

@@ -34,7 +34,7 @@ func (d mapDoor) look() (open bool, cause error) {
 	return false, d.noFirstMap()
 }
 
-func (d mapDoor) pass(c *call.Call) { d.route(c) }
+func (d mapDoor) pass(c *call.Call) *pipeline { return d.find(c) }
 
 func (d mapDoor) turnAway(c *call.Call, since uint64, cause error) {
 	d.noWay(c, since, reasonOf(cause), cause, "")

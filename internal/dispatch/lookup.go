@@ -64,7 +64,7 @@ type idDoor struct{ *Router }
 
 func (idDoor) look() (open bool, cause error) { return false, nil }
 
-func (d idDoor) pass(c *call.Call) { d.route(c) }
+func (d idDoor) pass(c *call.Call) *pipeline { return d.find(c) }
 
 func (d idDoor) turnAway(c *call.Call, since uint64, cause error) {
 	var le *lookupError

@@ -70,14 +70,35 @@ func DispatchAll(ops []retry.Op) {
 		b := r.sorted.Get().(*byPipeline)
 		for len(ops) > 0 && routerOf(ops[0]) == r {
 			c := ops[0].(*call.Call) //nolint:forcetypeassert // routerOf has looked
-			r.renew(c)
-			if p := r.find(c); p != nil {
-				b.add(p, c)
+			if r.renew(c) {
+				if p := r.find(c); p != nil {
+					b.add(p, c)
+				}
 			}
 			ops = ops[1:]
 		}
 		b.submit()
 		r.sorted.Put(b)
+	}
+}
+
+// goOn sends calls that have waited for their way, with one turn in each connection's lock. way gives the pipeline of
+// each, as find does.
+func (r *Router) goOn(calls []*call.Call, way func(c *call.Call) *pipeline) {
+	b := r.sorted.Get().(*byPipeline)
+	for _, c := range calls {
+		if c.Ended() {
+			continue
+		}
+		c.Begin(r.now())
+		if p := way(c); p != nil {
+			b.add(p, c)
+		}
+	}
+	b.submit()
+	r.sorted.Put(b)
+	for _, c := range calls {
+		c.Taken()
 	}
 }
 

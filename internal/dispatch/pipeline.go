@@ -170,18 +170,17 @@ func (p *pipeline) look() (open bool, cause error) {
 }
 
 // pass implements door. The id of a call's collection may be another one now.
-func (p *pipeline) pass(c *call.Call) {
+func (p *pipeline) pass(c *call.Call) *pipeline {
 	p.mu.Lock()
 	closed := p.closed
 	p.mu.Unlock()
 	switch {
 	case closed:
-		p.r.reroute(c, p)
+		return p.r.reroute(c, p)
 	case c.Req.InDefaultCollection():
-		p.submit(c)
-	default:
-		p.r.route(c)
+		return p
 	}
+	return p.r.find(c)
 }
 
 // turnAway implements door.
@@ -254,24 +253,19 @@ func (p *pipeline) moveOn() {
 		calls = p.waiting.takeIf(func(c *call.Call) bool { return !c.Ended() && pk.leadsElsewhere(c, p.node) })
 	}
 	p.mu.Unlock()
-	for _, c := range calls {
-		c.Begin(p.r.now())
-		p.r.route(c)
-		c.Taken()
-	}
+	p.r.goOn(calls, p.r.find)
 }
 
-// reroute finds another way for a call whose pipeline has left. That uses no attempt.
-func (r *Router) reroute(c *call.Call, from *pipeline) {
-	c.Taken()
+// reroute finds another way, as find does, for a call whose pipeline has left. That uses no attempt.
+func (r *Router) reroute(c *call.Call, from *pipeline) *pipeline {
 	if pk := r.picker.Load(); pk != nil {
 		// closing: no other way will come
 		if pk.nodeFor(c, &r.view, r.next.Load()).node == from.node || r.ctx.Err() != nil {
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
-			return
+			return nil
 		}
 	}
-	r.route(c)
+	return r.find(c)
 }
 
 // feedback is what is told of the node's successes, nil for nothing.

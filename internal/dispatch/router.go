@@ -234,23 +234,26 @@ func deadline(now int64, limit time.Duration) int64 {
 	return now + min(int64(limit), math.MaxInt64-now)
 }
 
-// Redispatch implements call.Owner. A call in flight whose context has ended may not have been told of it yet.
+// Redispatch implements call.Owner.
 func (r *Router) Redispatch(c *call.Call) {
-	if cause := c.Over(); cause != nil {
-		r.Cancel(c, cause)
-		return
+	if r.renew(c) {
+		r.route(c)
 	}
-	r.renew(c)
-	r.route(c)
 }
 
 // renew prepares a call for its next attempt: it gives the server of a durable write a part of the time that is left.
-func (r *Router) renew(c *call.Call) {
+// goesOn is false for a call whose context has ended, and that may not have been told of it yet: it ends.
+func (r *Router) renew(c *call.Call) (goesOn bool) {
+	if cause := c.Over(); cause != nil {
+		r.Cancel(c, cause)
+		return false
+	}
 	c.Again()
 	c.Begin(r.now())
 	if c.Req.Durability != memd.DurabilityNone {
 		c.Req.Own().DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
 	}
+	return true
 }
 
 // serverTime is the time that the server of a durable write gets, in milliseconds: it must give up before the client

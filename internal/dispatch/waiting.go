@@ -29,8 +29,8 @@ type door interface {
 	// look says what becomes of a call now: it goes on, it does not wait because of the cause, or with neither it
 	// waits. The room's lock is held.
 	look() (open bool, cause error)
-	// pass lets a call go on.
-	pass(c *call.Call)
+	// pass lets a call go on: it gives the pipeline that is to send it, nil as find does.
+	pass(c *call.Call) *pipeline
 	// turnAway gives a call that is not to wait to its strategy. For since see noWay.
 	turnAway(c *call.Call, since uint64, cause error)
 }
@@ -54,7 +54,9 @@ func (w *room) enter(c *call.Call, stage call.Stage, limit int, since uint64) {
 	case ended != nil:
 		w.r.o.Orchestrator.Cancel(c, ended)
 	case open:
-		w.door.pass(c)
+		if p := w.door.pass(c); p != nil {
+			p.submit(c)
+		}
 	case cause != nil:
 		w.door.turnAway(c, since, cause)
 	default:
@@ -110,14 +112,12 @@ func (w *room) takeIf(f func(c *call.Call) bool) (taken []*call.Call) {
 
 // release has calls that were taken out go on, or turns them away because of the cause.
 func (w *room) release(calls []*call.Call, since uint64, cause error) {
+	if cause == nil {
+		w.r.goOn(calls, w.door.pass)
+		return
+	}
 	for _, c := range calls {
-		switch {
-		case c.Ended():
-		case cause == nil:
-			c.Begin(w.r.now())
-			w.door.pass(c)
-			c.Taken()
-		default:
+		if !c.Ended() {
 			w.door.turnAway(c, since, cause)
 		}
 	}

@@ -23,7 +23,7 @@ type testDoor struct {
 }
 
 func (d *testDoor) look() (bool, error)                          { return d.open, d.cause }
-func (d *testDoor) pass(c *call.Call)                            { d.passed = append(d.passed, c) }
+func (d *testDoor) pass(c *call.Call) *pipeline                  { d.passed = append(d.passed, c); return nil }
 func (d *testDoor) turnAway(c *call.Call, _ uint64, cause error) { d.away[c] = cause }
 
 // A call enters and leaves as the door says, and in order. A full room refuses, but not for the sake of calls that have

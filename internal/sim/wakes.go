@@ -11,7 +11,7 @@ import (
 // A call that waits for a way to its document goes on as soon as there is one (P6): a map that names another node, or a
 // connection. So it is for its first attempt and for retries. It is seen from the requests: when a call that began
 // later has sent one for the same vbucket and collection, there is a way, and a call that had waited before has been
-// woken.
+// woken. The request has to be answered: the way may be gone in the instant in which it came, when a write fails.
 
 // parking is a wait of a call for its retry, as the client has told the program's observer.
 type parking struct {
@@ -101,7 +101,7 @@ func (w *world) checkWake(e *entry, p parking, end time.Duration, all []*sent, b
 		if left >= end {
 			return
 		}
-		if from, alone := began[s.same]; !alone || from <= p.at+time.Millisecond {
+		if from, alone := began[s.same]; !alone || from <= p.at+time.Millisecond || s.answered.IsZero() {
 			continue
 		}
 		if end-left > callbackSlack {
