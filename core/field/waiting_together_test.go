@@ -77,9 +77,11 @@ func TestCallsThatHaveWaitedTogetherLeaveTogether(t *testing.T) {
 				time.Sleep(time.Second)
 				const all = 200
 				var calls []kv.Future[kv.GetResult]
-				in := kv.Common{Timeout: time.Minute, Retry: retry.BestEffort{}}
+				later := retry.BestEffort{Backoff: retry.Constant(20 * time.Second)}
+				get := kv.Get{Common: kv.Common{Timeout: time.Minute, Retry: later}}
 				for i := range all {
-					calls = append(calls, kv.Start(t.Context(), b, kv.Get{Key: fmt.Appendf(nil, "k-%d", i), Common: in}))
+					get.Key = fmt.Appendf(nil, "k-%d", i)
+					calls = append(calls, kv.Start(t.Context(), b, get))
 				}
 				time.Sleep(time.Second)
 				mu.Lock()

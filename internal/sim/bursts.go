@@ -27,8 +27,7 @@ func (w *world) burst(id, n int, r *source) int {
 	var wait []func()
 	var together, writes []*entry
 	// Over TLS a goroutine of the client's writes: how much of the burst is in its first write depends on when it gets
-	// the processor, unless all come in one turn. With small limits each call has an instant of its own. What a call of
-	// a burst brings about comes a few nanoseconds apart, too: the next call keeps away from it.
+	// the processor, unless all come in one turn. With small limits each call has an instant of its own.
 	multi, first := (r.below(2) == 0 || w.tls) && !w.tight, r.below(w.keys)
 	for i := range all {
 		if w.tight {
