@@ -41,7 +41,7 @@ func (c readsOf) Write(b []byte) (int, error) {
 
 // Many calls wait for one connection, in its room or for their retry: they leave in one write as soon as it is there.
 // With a write for each, how many of them leave before a failure would be up to the scheduler.
-func TestCallsThatHaveWaitedTogetherLeaveTogether(t *testing.T) {
+func TestCallsThatHaveWaitedTogetherLeaveTogether_D247(t *testing.T) {
 	for name, refused := range map[string]bool{"for the connection": false, "for their retry": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
