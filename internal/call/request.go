@@ -39,6 +39,7 @@ type Request struct {
 	extrasLen uint8
 	packTried bool
 	simple    bool // see Simple
+	looksUp   bool // see LookUp
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into       []byte
@@ -154,8 +155,12 @@ func (r *Request) ValueLen() int { return len(r.Value) }
 // the wire no more than a header, extras, the key and the value, on every connection.
 func (r *Request) Simple() bool { return r.simple }
 
-// NotSimple has the request routed and written like those that are not Simple.
-func (r *Request) NotSimple() { r.simple = false }
+// LookUp has the collection's id looked up before the request is sent again, also that of the default collection. The
+// request is not Simple from then on.
+func (r *Request) LookUp() { r.simple, r.looksUp = false, true }
+
+// LooksUp reports whether LookUp was called.
+func (r *Request) LooksUp() bool { return r.looksUp }
 
 // isSimple says what Simple is to report, of a valid request with that row.
 func (r *Request) isSimple(s *Spec) bool {

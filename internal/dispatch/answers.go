@@ -118,7 +118,7 @@ func (r *Router) collectionOutdated(c *call.Call, err *call.Error) {
 	case c.Req.CollectionID() != 0: // from now on the names count
 		c.Req.Own().CollectionID, c.Route.CollectionID = 0, 0
 	default:
-		c.Req.NotSimple() // the default collection, too, is looked up before it is used again
+		c.Req.LookUp()
 		uid, ok := err.ManifestUID()
 		if !ok || !r.view.ids.Stale(uid, pathOf(c)) {
 			if ok {

@@ -116,7 +116,7 @@ func (p *pipeline) submitAll(calls []*call.Call) {
 	var fits *conn.Conn // none of the calls is outdated for it
 	for len(calls) > 0 {
 		cn := p.conn.Load()
-		if cn != nil && p.node.breaker == nil && p.demand == nil && (cn == fits || !outdated(calls, cn)) {
+		if cn != nil && p.node.breaker.shut() && p.demand == nil && (cn == fits || !outdated(calls, cn)) {
 			fits = cn
 			if calls = calls[cn.SubmitAll(calls):]; len(calls) == 0 {
 				return

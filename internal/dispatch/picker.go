@@ -98,7 +98,7 @@ func (pk *picker) pick(c *call.Call, s *surroundings, turn uint32) target {
 // collectionOf gives the id of the call's collection, as far as it is known.
 func collectionOf(c *call.Call, ids *collections.Cache) (id uint32, known bool) {
 	switch {
-	case !c.Spec().Has(call.CollectionAware), c.Req.InDefaultCollection() && !ids.Doubted():
+	case !c.Spec().Has(call.CollectionAware), c.Req.InDefaultCollection() && !(c.Req.LooksUp() && ids.Doubted()):
 		return c.Route.CollectionID, true
 	case c.Req.CollectionID() != 0:
 		return c.Req.CollectionID(), true

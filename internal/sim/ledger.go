@@ -50,7 +50,9 @@ type entry struct {
 	answers        []answer      // of that, if it is a user's
 	told           answer        // the first terminal cause that the strategy of all was told
 	parkings       []parking     // in their order
-	node           string        // of its document when it began; "" before the first map
+	located        bool          // the next two are known
+	vbucket        uint16        // of its document
+	node           string        // of its document when it began; "" for none
 
 	began, ended time.Duration
 	ends         atomic.Int32

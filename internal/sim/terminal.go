@@ -104,11 +104,9 @@ const (
 // and then for handshakes that go on.
 const terminalMost = bestEffortMost + 250*time.Millisecond
 
-// checkTerminal judges all calls with the default strategy. Once a node has not known the default collection, calls may
-// wait for its id, whatever their own node refuses.
+// checkTerminal judges all calls with the default strategy.
 func (w *world) checkTerminal() {
 	left := map[request][]time.Duration{}
-	doubted := w.doubted()
 	for _, s := range w.facts.traffic {
 		rq := request{s.same.op, s.same.key}
 		left[rq] = append(left[rq], s.at.Sub(w.began))
@@ -118,7 +116,7 @@ func (w *world) checkTerminal() {
 			continue
 		}
 		w.checkTold(e)
-		if e.ended < doubted && !slices.ContainsFunc(left[request{e.verb.op(), e.key}], func(at time.Duration) bool {
+		if !slices.ContainsFunc(left[request{e.verb.op(), e.key}], func(at time.Duration) bool {
 			return at >= e.began && at <= e.ended
 		}) {
 			w.checkRefused(e)
@@ -126,7 +124,7 @@ func (w *world) checkTerminal() {
 	}
 }
 
-// doubted is when a node has first not known a collection: from then on calls may wait for the default one's id.
+// doubted is when a node has first not known a collection.
 func (w *world) doubted() time.Duration {
 	at := w.finished
 	for _, s := range w.facts.traffic {
@@ -135,6 +133,13 @@ func (w *world) doubted() time.Duration {
 		}
 	}
 	return at
+}
+
+// moved reports whether a call's vbucket has had another node since an instant, or none, as later calls have found it.
+func (w *world) moved(e *entry, since time.Duration) bool {
+	return slices.ContainsFunc(w.ledger, func(o *entry) bool {
+		return o.located && o.vbucket == e.vbucket && o.node != e.node && o.began >= since && o.began <= e.ended
+	})
 }
 
 // checkTold judges what became of a call whose strategy was told of a terminal cause.
@@ -169,7 +174,7 @@ func (w *world) endsSoon(e *entry, addr string, since time.Duration, refused boo
 	closed, none := w.withoutWay(addr, e.ended)
 	since = max(since, e.began, closed)
 	switch {
-	case !refused || !none || since >= e.ended:
+	case !refused || !none || since >= e.ended || w.moved(e, since):
 	case e.ended-since > terminalMost:
 		w.report.violateWith("P6", func() []string { return w.history(e.key) },
 			"%s: its way to %q has been refused since %v, and it ended at %v", e, addr, since, e.ended)

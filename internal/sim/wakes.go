@@ -71,7 +71,10 @@ func (w *world) checkWakes() {
 		// before its first attempt it may wait for a connection, of which nothing is told, or for a collection's id
 		all := slices.Concat([]parking{{at: e.began - 1, why: retry.SocketNotAvailable}}, e.parkings)
 		for i, p := range all {
-			if !awaitsWay(p.why) || i == 0 && e.ended >= doubted {
+			if p.why == retry.KVCollectionOutdated { // from now on it waits for the collection's id, too
+				break
+			}
+			if !awaitsWay(p.why) || e.named && i == 0 && e.ended >= doubted {
 				continue
 			}
 			end := e.ended

@@ -56,8 +56,8 @@ func (w *world) enter(e *entry) *entry {
 	w.calls++
 	sample := w.calls%16 == 0
 	w.watchMap()
-	if _, nodes, ok := w.b.Locate([]byte(e.key)); ok && e.verb != readCopy && !e.named {
-		e.node = nodes[0]
+	if vb, nodes, ok := w.b.Locate([]byte(e.key)); ok && e.verb != readCopy && !e.named {
+		e.located, e.vbucket, e.node = true, vb, nodes[0]
 	}
 	w.mu.Unlock()
 	if sample {
