@@ -361,6 +361,11 @@ func (w *world) history(key string) []string {
 				a.CASAfter)
 		}
 	}
+	return lastLines(ls)
+}
+
+// lastLines are the last lines of a history, in their order.
+func lastLines(ls []event) []string {
 	slices.SortStableFunc(ls, func(a, b event) int { return int(a.at - b.at) })
 	if len(ls) > maxHistory {
 		ls = ls[len(ls)-maxHistory:]

@@ -33,9 +33,10 @@
 // Most calls are for documents that others call for too; some workers visit documents of their own, with every kind of
 // operation (visits.go).
 //
-// Requests to the services are judged by P1 to P6, P10 and P12 to P14: from what the mock says that it has executed,
-// from when they came, from their rows and errors, and from what has left for which node. In some of the runs all
-// connections are over TLS, and values and maps compressed.
+// Requests to the services are judged by P1 to P6, P9, P10 and P12 to P15: from what the mock says that it has
+// executed, from when they came, from their rows and errors, and from what has left for which node. When the faults
+// have stopped, each service is asked for rows some times more: each of these requests must give all of them, see
+// recovery.go. In some of the runs all connections are over TLS, and values and maps compressed.
 //
 // The faults are those of the programme, see programme.go. A set of seeds that is large enough has to meet each of
 // them, every reason for a retry, every branch of the decision about an answer, every kind of operation, every phase in

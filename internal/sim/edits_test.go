@@ -318,6 +318,16 @@ var edits = []edit{
 		"\t\tif broken == " + `"a service comes back sooner than it was told"` + " { seconds = 0 }; return seconds * time.Second, true",
 	},
 	{
+		"internal/httpx/call.go", "	resp, err := k.run()\n	k.c.gate.leave(&k.lead)\n",
+		"	resp, err := k.run()\n" +
+			`	if err == nil || broken != "a failed request stays first in its queue" { k.c.gate.leave(&k.lead) }` + "\n",
+	},
+	{
+		"internal/httpx/pick.go", "	if len(all) == 0 {\n",
+		`	if broken == "a node that failed is not asked again" { c.sick.mu.Lock(); all = slices.DeleteFunc(slices.Clone(all), func(a string) bool { return !c.sick.until[a].IsZero() }); c.sick.mu.Unlock() }` +
+			"\n	if len(all) == 0 {\n",
+	},
+	{
 		"kv/scan_vbucket.go", "return pauseFor(s.r.ctx, s.wait)",
 		`return broken == "a scan without progress goes on at once" || pauseFor(s.r.ctx, s.wait)`,
 	},

@@ -29,6 +29,7 @@ type asking struct {
 	err          error
 	of           mock.Service
 	prepared     bool // a plan is kept, which is a request of its own
+	calm         bool // it began when the faults had long stopped, and nothing of the plan keeps it from its service
 	retries      int
 	reasons      retry.Reasons
 }
@@ -193,21 +194,26 @@ func (w *world) look(ctx context.Context, of mock.Service) {
 			return
 		}
 		a := w.asksFor(of, n, r)
-		if of == mock.SearchService {
-			got, err := w.c.Search(context.Background(), &search.Request{
-				Index: "sim", Query: map[string]string{"query": a.token}, Timeout: a.limit,
-			})
-			w.gather(&a, got, err)
-		} else {
-			got, err := w.b.View(context.Background(), &views.Request{
-				Design: "sim", View: "all", Key: a.token, Timeout: a.limit,
-			})
-			w.gather(&a, got, err)
-		}
-		w.mu.Lock()
-		w.looked = append(w.looked, a)
-		w.mu.Unlock()
+		w.lookOnce(&a)
 	}
+}
+
+// lookOnce makes such a request, and enters it into the ledger.
+func (w *world) lookOnce(a *asking) {
+	if a.of == mock.SearchService {
+		got, err := w.c.Search(context.Background(), &search.Request{
+			Index: "sim", Query: map[string]string{"query": a.token}, Timeout: a.limit,
+		})
+		w.gather(a, got, err)
+	} else {
+		got, err := w.b.View(context.Background(), &views.Request{
+			Design: "sim", View: "all", Key: a.token, Timeout: a.limit,
+		})
+		w.gather(a, got, err)
+	}
+	w.mu.Lock()
+	w.looked = append(w.looked, *a)
+	w.mu.Unlock()
 }
 
 // checkAsked judges a request.
@@ -219,6 +225,7 @@ func (w *world) checkAsked(a *asking, what fmt.Stringer) {
 		w.report.violate("P5", "%s: the %d rows that it was given are not those of an answer", what, a.got)
 	}
 	w.checkPacked(a, what)
+	w.checkInCalm(a, what)
 }
 
 // String is the line of a request that changes nothing.

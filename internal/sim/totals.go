@@ -140,6 +140,9 @@ func (t *Totals) missing() []string {
 		refusedNow, retriesCounted, askedAsSaid, rerouted, wokenByHealth, wokenByMap, wokenAtOnce, lateAttempt,
 		closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledQueued, canceledInFlight, canceledParked,
 		afterCancel, afterDeadline)
+	for of := range services {
+		need(t.Reached, servedInCalm(of))
+	}
 	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",
 		loginPrefix+"SCRAM-SHA512")
 	slices.Sort(out)

@@ -96,6 +96,8 @@ var twins = map[string][]string{
 	"any certificate will do for a service":          {"P14"},
 	"any node of a map is told the password":         {"P14"},
 	"the mechanisms that are set are ignored":        {"P14"},
+	"a failed request stays first in its queue":      {"P9"},
+	"a node that failed is not asked again":          {"P9"},
 	"a password is in the error of a service":        {"P13"},
 	"a packed answer is unpacked":                    {"P12"},
 	"a warning is logged as an error":                {"P16"},

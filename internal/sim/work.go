@@ -315,6 +315,11 @@ func (w *world) calmDown() {
 	if w.visits() {
 		wg.Go(func() { w.calmVisits() })
 	}
+	if w.asks {
+		for of := range services {
+			wg.Go(func() { w.askInCalm(of) })
+		}
+	}
 	wg.Wait()
 }
 
