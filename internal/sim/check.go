@@ -179,6 +179,7 @@ func (w *world) checkCall(e *entry) {
 			r.Reached[ambiguousTimeout+strconv.Itoa(n)]++
 		}
 	}
+	w.checkOwn(e)
 	if k := cberr.KindOf(e.err); k != nil {
 		r.Reached[errorPrefix+k.Name()]++
 	}

@@ -80,7 +80,10 @@ func (w *wire) hears(b []byte, s *sent) {
 		return // it says nothing of the requests
 	}
 	w.heard = time.Now()
-	w.spoilt = w.spoilt || !whole || s != nil && s.same.op != p.Opcode || givesUpOn(p.Status)
+	distrusted := !whole || s != nil && s.same.op != p.Opcode
+	if w.spoilt = w.spoilt || distrusted || givesUpOn(p.Status); s != nil {
+		s.distrusted = distrusted
+	}
 	what := ""
 	switch {
 	case !slices.Contains(documentOps(), p.Opcode):

@@ -31,7 +31,8 @@
 //	P16  the log has no line about a broken invariant, nor about a panic but those of callbacks
 //
 // Most calls are for documents that others call for too; some workers visit documents of their own, with every kind of
-// operation (visits.go).
+// operation (visits.go). Some reads and removals are for a document for which no other call asks the same (apart.go):
+// it has to be known whose the requests are that are judged.
 //
 // Requests to the services are judged by P1 to P6, P9, P10 and P12 to P15: from what the mock says that it has
 // executed, from when they came, from their rows and errors, and from what has left for which node. When the faults

@@ -94,9 +94,14 @@ func (w *world) checkDriven() {
 			}
 		}
 	}
-	same := map[identity][]time.Time{}
+	same, alone := map[identity][]time.Time{}, map[identity]bool{}
+	for _, e := range w.ledger {
+		if id, ok := e.identity(); ok {
+			alone[id] = true
+		}
+	}
 	for _, s := range w.facts.traffic {
-		if s.same.token != "" || s.same.op == memd.OpIncrement { // otherwise several calls may look alike
+		if alone[s.same] { // otherwise several calls may look alike
 			same[s.same] = append(same[s.same], s.at)
 		}
 	}

@@ -208,6 +208,10 @@ var edits = []edit{
 		`	delay := j.delay(a); if broken == "a temporary failure is never sent again" && j.why == KVTemporaryFailure { delay = 1 << 60 }`,
 	},
 	{
+		"retry/park.go", "	delay := j.delay(a)",
+		`	delay := j.delay(a); if broken == "a read does not wait for its delay" && j.h.req.Operation == "get" && !j.why.Unseen() { delay = min(delay, retryFloor) }`,
+	},
+	{
 		"retry/course.go", "	return After(delay)",
 		`	if broken == "who is sent elsewhere waits too long" && delay > 0 { delay += time.Second }; return After(delay)`,
 	},

@@ -35,6 +35,8 @@ type entry struct {
 	key, token     string
 	named          bool          // in a collection that is not the default one
 	shared         bool          // others use the key too: its history is judged
+	alone          bool          // no other call asks for its key with its opcode
+	of             *entry        // of such a call: the one that alone has written its document; nil without
 	private        bool          // it is about a document of a visit
 	value          string        // what it writes, where that is not the body of its token
 	expiry         int64         // that a touch sets, as a Unix time: no two of them set the same

@@ -18,6 +18,7 @@ import (
 // These count the requests that were judged so.
 const (
 	resent        = "a request was sent again when its delay was over"
+	resentRead    = "a read was sent again when its delay was over"
 	resentByMap   = "a request was sent again because the error map says so"
 	resentAsNamed = "a request was sent again because the program says so"
 )
@@ -54,7 +55,7 @@ func (w *world) asksAgain(s *sent) (why retry.Reason, known bool) {
 		return retry.Unknown, false
 	}
 	e := w.errorMap[s.status]
-	if !e.again || m.changed && e.changed { // what must not be executed twice: calls that only read are not judged
+	if !e.again || m.changed && e.changed && !onlyReads(s.same.op) { // what changes must not be executed twice
 		return retry.Unknown, true
 	}
 	return retry.KVErrorMapRetryIndicated, true
@@ -114,8 +115,8 @@ func (r *resending) check(of []*sent) {
 		if !last {
 			next = of[i+1].at.Sub(r.w.began)
 		}
-		if s.answered.IsZero() || answered > next {
-			r.steps++ // it was lost, or the answer came too late
+		if s.answered.IsZero() || s.distrusted && verbTable[r.e.verb].reads || answered > next {
+			r.steps++ // it was lost, or its answer was not heeded, or came too late
 			continue
 		}
 		least, most, known := r.delay(why, answered, next)
@@ -135,6 +136,9 @@ func (r *resending) check(of []*sent) {
 			r.bad("it was not sent again in time, and calls that began later were", s)
 		case known && !last:
 			r.w.report.Reached[resent]++
+			if verbTable[r.e.verb].reads {
+				r.w.report.Reached[resentRead]++
+			}
 			if why == retry.KVErrorMapRetryIndicated {
 				r.w.report.Reached[resentByMap]++
 			}

@@ -31,9 +31,12 @@ type sent struct {
 	status   memd.Status   // of the answer
 	named    named         // why it is sent again all the same
 	began    time.Duration // of its call; checkResends sets it
+	// The answer cannot be trusted: the client closes the connection, and takes the request for lost.
+	distrusted bool
 }
 
-// identity tells the requests of one call from those of others, where that can be: it has a token, or a key of its own.
+// identity tells the requests of one call from those of others, where that can be: it has a token, or a key for which
+// no other call asks with its opcode.
 type identity struct {
 	op         memd.Opcode
 	key, token string
@@ -45,7 +48,7 @@ func (e *entry) identity() (identity, bool) {
 	if e.expiry != 0 {
 		id.token = fmt.Sprint(e.expiry)
 	}
-	return id, id.token != "" || verbTable[e.verb].once
+	return id, id.token != "" || e.alone || verbTable[e.verb].once
 }
 
 // outgoing takes what the network has accepted from the client.
@@ -110,7 +113,7 @@ func (w *wire) incoming(opaque uint32, status memd.Status) *sent {
 
 // checkTraffic judges from the requests that left what the calls say of themselves: a mutation is not sent again while
 // an earlier request of it is without an answer (P2); a failure that claims that nothing was applied has no such
-// request, and one in doubt has had some request (P4).
+// request, and one in doubt has had some request (P4). The first two do not hold for what only reads.
 func (w *world) checkTraffic() {
 	of := map[identity][]*sent{}
 	for _, s := range w.facts.traffic {
@@ -124,9 +127,9 @@ func (w *world) checkTraffic() {
 		bad := func(property, what string) {
 			w.report.violateWith(property, func() []string { return w.history(e.key) }, "%s: %s", e, what)
 		}
-		open := false
+		open, changes := false, !verbTable[e.verb].reads
 		for i, s := range of[id] {
-			if i > 0 && of[id][i-1].openAt(s.at) {
+			if changes && i > 0 && of[id][i-1].openAt(s.at) {
 				bad("P2", "it was sent again while an earlier request of it had no answer")
 			}
 			open = open || s.openAt(w.began.Add(e.ended))
@@ -145,7 +148,7 @@ func (w *world) checkTraffic() {
 			w.report.Reached[rerouted]++
 		}
 		switch {
-		case e.outcome == failed && open:
+		case changes && e.outcome == failed && open:
 			bad("P4", "it claims that it was not applied, but a request of it has no answer")
 		case e.outcome == doubtful && len(of[id]) == 0:
 			bad("P4", "it is in doubt, but no request of it has left")
@@ -222,7 +225,7 @@ func (e *entry) endPhase(sent, open bool) string {
 }
 
 // checkInFlight judges how many calls waited for an answer on one connection at one time: no more than the limit (P12).
-// Of those that cannot be told from others', which are reads, none is counted.
+// Of those that cannot be told from others', which are most reads, none is counted.
 func (w *world) checkInFlight() {
 	_, _, most := w.limits()
 	if most == 0 {

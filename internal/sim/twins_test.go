@@ -54,6 +54,7 @@ var twins = map[string][]string{
 	"an answer goes to the present call of its slot": {"P3", "P4", "P5"},
 	"durability is lost on a retry":                  {"P6"},
 	"a strategy's delay is cut short":                {"P6"},
+	"a read does not wait for its delay":             {"P6"},
 	"a temporary failure is given up at once":        {"P6"},
 	"a temporary failure is never sent again":        {"P6"},
 	"who is sent elsewhere waits too long":           {"P6"},

@@ -76,7 +76,7 @@ func (e *entry) took(w *world, value []byte, cas uint64) {
 		return
 	}
 	e.got = tokenOf(value)
-	if e.shared && len(value) > 0 && !bytes.Equal(value, w.body(e.got)) {
+	if (e.shared || e.alone) && len(value) > 0 && !bytes.Equal(value, w.body(e.got)) {
 		w.report.violate("P5", "%s: it has read %q, which is not what was written", e, value)
 	}
 }

@@ -34,8 +34,9 @@ var verbTable = [verbs]struct {
 	op        memd.Opcode
 	durable   bool // its calls may ask to be durable
 	once      bool // no two of them have one key
+	reads     bool // it changes nothing, so it may go again without the answer to an earlier request
 }{
-	read:      {name: "get", operation: "get", op: memd.OpGet},
+	read:      {name: "get", operation: "get", op: memd.OpGet, reads: true},
 	upsert:    {name: "upsert", operation: "upsert", op: memd.OpSet, durable: true},
 	insert:    {name: "insert", operation: "insert", op: memd.OpAdd, durable: true},
 	replace:   {name: "replace", operation: "replace", op: memd.OpReplace, durable: true},
@@ -46,18 +47,28 @@ var verbTable = [verbs]struct {
 	appendTo:  {name: "append", operation: "append", op: memd.OpAppend},
 	prependTo: {name: "prepend", operation: "prepend", op: memd.OpPrepend},
 	pushTo:    {name: "mutate-in", operation: "mutate-in", op: memd.OpSubdocMultiMutation, durable: true},
-	lookUp:    {name: "lookup-in", operation: "lookup-in", op: memd.OpSubdocMultiLookup},
+	lookUp:    {name: "lookup-in", operation: "lookup-in", op: memd.OpSubdocMultiLookup, once: true, reads: true},
 	touch:     {name: "touch", operation: "touch", op: memd.OpTouch},
 	getTouch:  {name: "get-and-touch", operation: "get-and-touch", op: memd.OpGAT},
 	lock:      {name: "get-and-lock", operation: "get-and-lock", op: memd.OpGetLocked, once: true},
 	unlock:    {name: "unlock", operation: "unlock", op: memd.OpUnlockKey, once: true},
-	readCopy:  {name: "get from a replica", operation: "get-replica", op: memd.OpGetReplica},
-	readAny:   {name: "hedged get", operation: "get", op: memd.OpGet},
+	readCopy:  {name: "get from a replica", operation: "get-replica", op: memd.OpGetReplica, reads: true},
+	readAny:   {name: "hedged get", operation: "get", op: memd.OpGet, reads: true},
 }
 
 func (v verb) String() string { return verbTable[v].name }
 
 func (v verb) op() memd.Opcode { return verbTable[v].op }
+
+// onlyReads reports whether what has the opcode changes nothing.
+func onlyReads(op memd.Opcode) bool {
+	for v := range verbs {
+		if v.op() == op {
+			return verbTable[v].reads
+		}
+	}
+	return false
+}
 
 // extends reports whether the verb adds a part to a document that has several.
 func (v verb) extends() bool { return v == appendTo || v == prependTo || v == pushTo }

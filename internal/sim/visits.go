@@ -57,12 +57,13 @@ func (w *world) callOn(t *tour) {
 	if made.outcome != done && made.outcome != doubtful {
 		return
 	}
-	locked := false
+	locked, looked := false, false
 	for range 2 + t.r.below(7) {
 		switch pick := t.r.below(17); {
 		case pick < 5:
 			w.add(t, key, extension(array, t.r), array)
-		case pick < 7:
+		case pick < 7 && !looked:
+			looked = true
 			w.step(t, &entry{key: key, verb: lookUp})
 		case pick < 8 && w.replicas > 0 && !t.calm:
 			w.step(t, &entry{key: key + []string{"", "-none"}[t.r.below(2)], verb: readCopy})

@@ -29,18 +29,16 @@ func (w *world) startWork(workers *sync.WaitGroup) {
 // work is one worker: it makes its share of the calls, one after the other or in bursts.
 func (w *world) work(id int) {
 	r := newSource(w.d, text("worker"), uint64(id))
-	seen := map[string]*entry{} // the newest version of a key that this worker has read
+	m := &memory{seen: map[string]*entry{}}
 	for n := 0; n < w.Ops/w.workers; {
 		sleep(context.Background(), r.between(time.Microsecond, 2*w.pause))
 		if w.bursts && r.below(40) == 0 {
 			n += w.burst(id, n, r)
 			continue
 		}
-		e := w.next(id, n, r, seen)
+		e := w.next(id, n, r, m)
 		w.call(e, r)
-		if e.verb == read && e.shared && e.outcome == done {
-			seen[e.key] = e
-		}
+		m.notes(e)
 		n++
 	}
 }
@@ -97,7 +95,7 @@ func (w *world) checkQueued() {
 }
 
 // next makes up a call.
-func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
+func (w *world) next(id, n int, r *source, m *memory) *entry {
 	e := &entry{worker: id, number: n, limit: r.between(5*time.Millisecond, 2500*time.Millisecond)}
 	e.token = fmt.Sprintf("v-%d-%d", id, n)
 	e.key, e.shared = fmt.Sprintf("k-%d", r.below(w.keys)), true
@@ -112,7 +110,7 @@ func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
 		e.verb = replace
 	case pick < 74:
 		e.verb = swap
-		if old := seen[e.key]; old != nil {
+		if old := m.seen[e.key]; old != nil {
 			e.expect, e.cas = old.got, old.cas
 		} else {
 			e.verb = replace
@@ -136,6 +134,7 @@ func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
 			e.verb, e.token = upsert, fmt.Sprintf("v-%d-%d", id, n)
 		}
 	}
+	w.setApart(e, m)
 	if r.below(12) == 0 {
 		e.cancelAt = r.between(0, 400*time.Millisecond)
 	}
@@ -299,7 +298,7 @@ func (w *world) calmDown() {
 			r := newSource(w.d, text("calm"), uint64(id))
 			for n := range calls {
 				sleep(context.Background(), r.between(100*time.Millisecond, 1400*time.Millisecond))
-				e := w.next(w.workers+id, n, r, nil)
+				e := w.next(w.workers+id, n, r, &memory{})
 				e.limit, e.cancelAt = 2500*time.Millisecond, 0
 				e.calm = w.since() > w.faulted+w.calmGrace()
 				e.polite = true
