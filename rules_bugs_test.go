@@ -23,9 +23,10 @@ users reported them: this client was built so that it does not have them. Later 
 bug is found, its kind is looked for everywhere, and a test is left that fails without the mend:
 ` + "`go test ./PACKAGE -run NAME`" + ` runs it. [CONTRIBUTING.md](../CONTRIBUTING.md) says how a number is added.
 
-Numbers that are missing belong to no bug. D179 was taken back: the error of a request to a service can name its end
-twice, as in "unambiguous timeout ..., because: operation timed out". That is so still, and is meant: a promise of
-retrying wants the second text for every end (retry/promises: TestAnErrorSaysItsCauseOnce).
+Numbers that are missing belong to no bug. They were given to suspicions that turned out to be no faults of couchcore,
+or to be the fault of another number, so there is nothing to look for. D179 was taken back: the error of a request to a
+service can name its end twice, as in "unambiguous timeout ..., because: operation timed out". That is so still, and is
+meant: a promise of retrying wants the second text for every end (retry/promises: TestAnErrorSaysItsCauseOnce).
 
 No column names the layer that should have caught a bug, because that was not written down when the bugs were found, and
 would be a guess now. Which layer catches it since is the package of its tests: a package at fault has unit tests, core
