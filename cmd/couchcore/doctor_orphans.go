@@ -2,9 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 // orphanLine is a line of a log that reports orphaned responses: what has come after its call had ended.
 type orphanLine map[string]struct {
-	Total int64      `json:"total_count"`
-	Top   []orphaned `json:"top_requests"`
+	Total uint32     `json:"total_count"`
+	Top   orphanTops `json:"top_requests"`
 }
 
 // orphaned is one of the slowest.
@@ -26,6 +27,14 @@ type orphaned struct {
 	Operation string `json:"operation_name"`
 	Remote    string `json:"last_remote_socket"`
 	TimeoutMS int64  `json:"timeout_ms"`
+}
+
+// orphanTops is what the described orphans of a report, or of a log, come to. It keeps one of them, so that a log may
+// be of any size.
+type orphanTops struct {
+	count, slowServers int64
+	nodes              map[string]int64
+	slowest            *orphaned
 }
 
 // orphanVerdict is what reports point to, as JSON.
@@ -45,7 +54,12 @@ const (
 	orphanNode    = "the environment of that one node, whose own part was quick: its network, its machine"
 )
 
-const orphanMax = 64 << 20 // bytes of a log
+const (
+	orphanLineMax = 64 << 20 // bytes of a line; one with the largest sample, 65536 orphans, has half as many
+	orphanNodeMax = 4096     // nodes of all reports
+	orphanTextMax = 512      // bytes of a name: a node's has at most 262
+	orphanTimeMax = 365 * 24 * time.Hour
+)
 
 // readOrphans says what the reports in a file point to.
 func (a *app) readOrphans(file string) error {
@@ -59,27 +73,32 @@ func (a *app) readOrphans(file string) error {
 		in = f
 	}
 	v := orphanVerdict{Nodes: map[string]int64{}}
-	var all []orphaned
-	lines := bufio.NewScanner(io.LimitReader(in, orphanMax))
-	lines.Buffer(nil, orphanMax)
-	for lines.Scan() {
+	all := orphanTops{nodes: v.Nodes}
+	lines, number := bufio.NewScanner(in), 1
+	lines.Buffer(nil, orphanLineMax)
+	for ; lines.Scan(); number++ {
 		for _, s := range orphansOf(lines.Text()) {
-			v.Orphans += s.Total
-			all = append(all, s.Top...)
+			v.Orphans += int64(s.Total)
+			if err := all.add(s.Top); err != nil {
+				return usagef("--orphans: line %d: %v", number, err)
+			}
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return usagef("--orphans: %v", err)
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return usagef("--orphans: line %d has more than %d bytes", number, orphanLineMax-1)
+	case err != nil:
+		return usagef("--orphans: line %d: %v", number, err)
 	}
-	slowest := v.judge(all)
+	v.judge(all)
 	if a.json {
 		return a.emit(v)
 	}
-	if err := a.print("orphans   %d, the reports describe %d from %s", v.Orphans, len(all),
+	if err := a.print("orphans   %d, the reports describe %d from %s", v.Orphans, all.count,
 		plural(len(v.Nodes), "node")); err != nil {
 		return err
 	}
-	if slowest != nil {
+	if v.Slowest != nil {
 		if err := a.print("slowest   %s", *v.Slowest); err != nil {
 			return err
 		}
@@ -114,35 +133,83 @@ func orphansOf(line string) orphanLine {
 	return report
 }
 
-// judge enters what the described orphans point to, and gives the slowest.
-func (v *orphanVerdict) judge(all []orphaned) (slowest *orphaned) {
-	slowServers := 0
-	for i, o := range all {
-		v.Nodes[o.Remote]++
-		if slowest == nil || o.TotalUS > slowest.TotalUS {
-			slowest = &all[i]
+// UnmarshalJSON reads a list of orphans one by one.
+func (s *orphanTops) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	*s = orphanTops{nodes: map[string]int64{}}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('[') {
+		return errNoOrphan
+	}
+	for d.More() {
+		var o orphaned
+		if err := d.Decode(&o); err != nil {
+			return err
 		}
+		if !o.plausible() {
+			return errNoOrphan
+		}
+		s.count++
+		s.nodes[o.Remote]++
 		if o.slowServer() {
-			slowServers++
+			s.slowServers++
+		}
+		if s.slowest == nil || o.TotalUS > s.slowest.TotalUS {
+			s.slowest = &o
 		}
 	}
+	return nil
+}
+
+var errNoOrphan = errors.New("not what the client writes about an orphan")
+
+// plausible reports whether a client can have written it.
+func (o orphaned) plausible() bool {
+	for _, us := range []int64{o.TotalUS, o.ServerUS, o.TimeoutMS} {
+		if us < 0 || us > orphanTimeMax.Microseconds() {
+			return false
+		}
+	}
+	return len(o.Remote) <= orphanTextMax && len(o.Operation) <= orphanTextMax
+}
+
+// add takes up those of another report.
+func (s *orphanTops) add(more orphanTops) error {
+	s.count += more.count
+	s.slowServers += more.slowServers
+	for node, count := range more.nodes {
+		s.nodes[node] += count
+	}
+	if len(s.nodes) > orphanNodeMax {
+		return fmt.Errorf("orphans of more than %d nodes", orphanNodeMax)
+	}
+	if s.slowest == nil || more.slowest != nil && more.slowest.TotalUS > s.slowest.TotalUS {
+		s.slowest = more.slowest
+	}
+	return nil
+}
+
+// judge enters what the described orphans point to.
+func (v *orphanVerdict) judge(all orphanTops) {
 	switch {
-	case slowest == nil:
+	case all.slowest == nil:
 		v.Likely = orphanNone
-		return nil
-	case len(v.Nodes) == 1 && slowServers > 0 && slowServers <= (len(all)+1)/2:
+		return
+	case len(v.Nodes) == 1 && all.slowServers > 0 && all.slowServers <= (all.count+1)/2:
 		v.Likely = orphanBehind
-	case slowServers > len(all)/2:
+	case all.slowServers > all.count/2:
 		v.Likely = orphanServers
 	case len(v.Nodes) > 1:
 		v.Likely = orphanClient
 	default:
 		v.Likely = orphanNode
 	}
-	text := fmt.Sprintf("%s on %s: %s in all, %s of it in the server", slowest.Operation, slowest.Remote,
-		short(time.Duration(slowest.TotalUS)*time.Microsecond), short(time.Duration(slowest.ServerUS)*time.Microsecond))
+	text := fmt.Sprintf("%s on %s: %s in all, %s of it in the server", all.slowest.Operation, all.slowest.Remote,
+		short(time.Duration(all.slowest.TotalUS)*time.Microsecond),
+		short(time.Duration(all.slowest.ServerUS)*time.Microsecond))
 	v.Slowest = &text
-	return slowest
 }
 
 // slowServer reports whether the server's own part would by itself explain much of the time.

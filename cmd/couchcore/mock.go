@@ -113,7 +113,7 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	if c.Setup != "" {
 		setup, err := readSetup(c.Setup)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, usagef("mock: --setup: %v", err)
 		}
 		more, names, err := setup.options()
 		switch {

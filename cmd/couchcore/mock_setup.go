@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -56,22 +59,65 @@ type setupUser struct {
 	Iterations int      `json:"iterations"`
 }
 
+const (
+	setupMax     = 16 << 20 // bytes of a file
+	setupNodeMax = 64       // nodes of a mock cluster
+)
+
 // readSetup reads the value of --setup: JSON, or the name of a file of it.
 func readSetup(value string) (*mockSetup, error) {
-	text := []byte(value)
-	if !strings.HasPrefix(strings.TrimSpace(value), "{") {
-		var err error
-		if text, err = os.ReadFile(value); err != nil {
-			return nil, usagef("mock: --setup: %v", err)
-		}
+	if strings.HasPrefix(strings.TrimSpace(value), "{") {
+		return parseSetup([]byte(value))
 	}
+	f, err := os.Open(value)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, setupMax+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > setupMax {
+		return nil, fmt.Errorf("%s has more than %d bytes", value, setupMax)
+	}
+	return parseSetup(text)
+}
+
+// parseSetup reads a setup and nothing behind it. Its errors name the place.
+func parseSetup(text []byte) (*mockSetup, error) {
 	out := new(mockSetup)
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(out); err != nil {
-		return nil, usagef("mock: --setup: %v", err)
+		return nil, placed(text, err)
+	}
+	if behind := bytes.TrimLeft(text[d.InputOffset():], " \t\r\n"); len(behind) > 0 {
+		return nil, atByte(text, int64(len(text)-len(behind)+1), errors.New("there is more behind the JSON object"))
 	}
 	return out, nil
+}
+
+// placed adds its place to an error of JSON. One about an unknown member has none, and names the member.
+func placed(text []byte, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return atByte(text, syntax.Offset, err)
+	case errors.As(err, &kind):
+		return atByte(text, kind.Offset, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return atByte(text, int64(len(text))+1, errors.New("the JSON object has no end"))
+	}
+	return err
+}
+
+// atByte adds to an error the place of a byte, counted from one.
+func atByte(text []byte, n int64, err error) error {
+	before := text[:min(max(n, 1)-1, int64(len(text)))]
+	line := bytes.Count(before, []byte("\n"))
+	return fmt.Errorf("line %d, byte %d: %w", line+1, len(before)-bytes.LastIndexByte(before, '\n'), err)
 }
 
 // setupServices are the services by the names that a server has for them.
@@ -100,14 +146,18 @@ func (s *mockSetup) options() (opts []mock.Option, buckets []string, err error) 
 		}
 		opts = append(opts, mock.Services(list...))
 	}
-	for i, n := range s.Nodes {
+	for _, i := range slices.Sorted(maps.Keys(s.Nodes)) {
+		n := s.Nodes[i]
+		if i < 0 || i >= setupNodeMax {
+			return nil, nil, fmt.Errorf("nodes: %d, want 0 to %d", i, setupNodeMax-1)
+		}
 		if n.Version != "" {
 			opts = append(opts, mock.NodeVersion(i, n.Version))
 		}
 		if n.Services != nil {
 			list, err := setupServices(n.Services)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, fmt.Errorf("nodes: %d: %w", i, err)
 			}
 			opts = append(opts, mock.NodeServices(i, list...))
 		}
@@ -118,7 +168,7 @@ func (s *mockSetup) options() (opts []mock.Option, buckets []string, err error) 
 	for i := range s.Buckets {
 		o, err := s.Buckets[i].option()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("buckets: %d: %w", i, err)
 		}
 		opts, buckets = append(opts, o), append(buckets, s.Buckets[i].Name)
 	}
@@ -179,7 +229,7 @@ func (b *setupBucket) option() (mock.Option, error) {
 	for _, path := range b.Collections {
 		scope, collection, ok := strings.Cut(path, ".")
 		if !ok {
-			return nil, fmt.Errorf("buckets: collection %q, want scope.collection", path)
+			return nil, fmt.Errorf("collection %q, want scope.collection", path)
 		}
 		opts = append(opts, mock.WithCollection(scope, collection))
 	}
@@ -187,7 +237,7 @@ func (b *setupBucket) option() (mock.Option, error) {
 		levels := []string{"", "majority", "majorityAndPersistActive", "persistToMajority"}
 		i := slices.Index(levels, b.Durability)
 		if i < 0 {
-			return nil, fmt.Errorf("buckets: min_durability %q, want one of %s", b.Durability,
+			return nil, fmt.Errorf("min_durability %q, want one of %s", b.Durability,
 				strings.Join(levels[1:], ", "))
 		}
 		opts = append(opts, mock.WithDurability(memd.DurabilityLevel(i)))

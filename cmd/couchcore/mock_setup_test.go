@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -72,4 +73,36 @@ func TestMockTakesASetup(t *testing.T) {
 		require.Nil(t, p, wrong)
 		require.Contains(t, text, "mock", wrong)
 	}
+}
+
+// TestAWrongSetupIsNamedByItsPlace: a line and a byte, a member, or an element.
+func TestAWrongSetupIsNamedByItsPlace(t *testing.T) {
+	for text, want := range map[string]string{
+		"{":                                     "line 1, byte 2: the JSON object has no end",
+		"{\n\"seed\": tru":                      "line 2, byte 12: the JSON object has no end",
+		"\n\n {\"http2\" true}":                 "line 3, byte 11: invalid character 't' after object key",
+		"{\"seed\":1,\n\"buckets\": 7}":         "line 2, byte 12: json: cannot unmarshal number",
+		"{}\n }":                                "line 2, byte 2: there is more behind the JSON object",
+		"{} {}":                                 "line 1, byte 4: there is more behind the JSON object",
+		`{"what": 1}`:                           `json: unknown field "what"`,
+		`{"services": ["x"]}`:                   `services: "x"`,
+		`{"nodes": {"1": {"services": ["x"]}}}`: `nodes: 1: services: "x"`,
+		`{"nodes": {"64": {}}}`:                 "nodes: 64, want 0 to 63",
+		`{"nodes": {"-1": {}}}`:                 "nodes: -1, want 0 to 63",
+		`{"buckets": [{"name": "a"}, {"type": "x"}]}`:            `buckets: 1: mock: bucket type "x"`,
+		`{"buckets": [{"name": "a", "collections": ["x"]}]}`:     `buckets: 0: collection "x"`,
+		`{"buckets": [{"name": "a", "min_durability": "none"}]}`: `buckets: 0: min_durability "none"`,
+		`{"refuse_features": ["x"]}`:                             `refuse_features: "x"`,
+	} {
+		file := filepath.Join(t.TempDir(), "setup.json")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		r := cmd{}.run("mock", "--setup", file)
+		require.Equal(t, exitUsage, r.code, text)
+		require.Contains(t, r.stderr, "mock: --setup: "+want, text)
+	}
+	file := filepath.Join(t.TempDir(), "setup.json")
+	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte(" "), setupMax+1), 0o600))
+	r := cmd{}.run("mock", "--setup", file)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "setup.json has more than 16777216 bytes")
 }

@@ -66,6 +66,7 @@ func TestWhatMayPassIsNotTerminal_S9(t *testing.T) {
 			return func() { cured.Store(true) }
 		}
 	}
+	unknown := &net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for name, c := range map[string]struct {
 		begin func(*mock.Cluster, *core.Config) (cure func())
@@ -76,7 +77,7 @@ func TestWhatMayPassIsNotTerminal_S9(t *testing.T) {
 		"0x01 to the bucket":    {status(memd.OpSelectBucket, memd.StatusKeyNotFound), "SELECT_BUCKET"},
 		"0x86 to the bucket":    {status(memd.OpSelectBucket, memd.StatusTmpFail), "SELECT_BUCKET"},
 		"the port is closed":    {dial(refused), "refused"},
-		"the host is not known": {dial(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}), "does not exist"},
+		"the host is not known": {dial(unknown), "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
