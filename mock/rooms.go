@@ -18,6 +18,8 @@ type (
 	Link = memnet.Link
 	// Flow is one direction of a Link, for faults.
 	Flow = memnet.Flow
+	// Effects are what faults have done to a Flow.
+	Effects = memnet.Effects
 	// Record is a piece that one end of a Link has written.
 	Record = memnet.Record
 

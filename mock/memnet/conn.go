@@ -55,8 +55,8 @@ func (c *conn) Close() error {
 		}
 		arrives := time.Now().Add(latency)
 		l.set(func() {
-			c.out.closedW, c.in.closedR = true, true
 			c.in.drop()
+			c.out.closedW, c.in.closedR = true, true
 			if !c.out.lossy() {
 				c.out.eof, c.out.eofAt = true, arrives
 				c.in.told, c.in.toldAt = true, arrives

@@ -136,8 +136,8 @@ func (l *Link) RemoteAddr() string { return string(l.remote) }
 func (l *Link) Reset() {
 	l.set(func() {
 		for _, f := range []*Flow{&l.up, &l.down} {
-			f.reset = true
 			f.drop()
+			f.reset = true
 		}
 	})
 }
@@ -145,10 +145,13 @@ func (l *Link) Reset() {
 // set changes the link under its mutex and tells everyone who waits for it.
 func (l *Link) set(f func()) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	up, down := l.up.kept(), l.down.kept()
 	f()
+	l.up.released(up)
+	l.down.released(down)
 	l.up.wake()
 	l.down.wake()
-	l.mu.Unlock()
 }
 
 // SetLatency makes the direction deliver what is written from now on d later. Nothing overtakes what is on its way.

@@ -78,6 +78,7 @@ type Flow struct {
 	end       int   // bytes that may still be read before the stream ends
 
 	written, delivered int64
+	effects            Effects
 }
 
 // wake tells everyone who waits that the flow has changed. The caller holds the link's mutex, as for all methods below
@@ -97,13 +98,17 @@ func (f *Flow) wait() <-chan struct{} {
 }
 
 // drop forgets what is on its way or unread.
-func (f *Flow) drop() { f.segs, f.size = nil, 0 }
+func (f *Flow) drop() {
+	f.effects.Held += f.kept()
+	f.segs, f.size = nil, 0
+}
 
 // ended makes the flow one that nothing comes out of any more, once its last byte has been read.
 func (f *Flow) ended() {
 	if f.end == 0 {
-		f.dead = true
+		f.effects.Lost += len(f.segs)
 		f.drop()
+		f.dead, f.eof = true, false
 	}
 }
 
@@ -166,12 +171,14 @@ func (f *Flow) take(b []byte) (n int, next time.Time, err error) {
 	case f.closedR:
 		return 0, next, net.ErrClosed
 	case f.reset:
+		f.effects.Broken++
 		return 0, next, syscall.ECONNRESET
 	case passed(f.readBy):
 		return 0, next, os.ErrDeadlineExceeded
 	case len(b) == 0:
 		return 0, next, nil
 	case f.end == 0:
+		f.effects.Ended++
 		return 0, next, io.EOF
 	case f.held():
 		return 0, next, nil
@@ -284,6 +291,7 @@ func (f *Flow) push(b []byte, n int, try bool) (int, error) {
 		err := f.writeErr(try)
 		if err == nil && f.accept == 0 {
 			err = f.acceptErr
+			f.effects.Failed++
 		}
 		if err != nil {
 			l.mu.Unlock()
@@ -308,15 +316,19 @@ func (f *Flow) push(b []byte, n int, try bool) (int, error) {
 			}
 			m = min(m, left)
 		}
+		uncut := m
 		if size != nil {
 			m = max(1, min(m, size(m)))
 		}
+		split := m < uncut
 		if ask != nil {
 			latency = ask()
 		}
 		l.mu.Lock()
 		m = min(m, f.room(len(b)-n))
-		f.add(b[n:n+m], latency)
+		if f.add(b[n:n+m], latency) && split {
+			f.effects.Split++
+		}
 		f.left = max(0, left-m)
 		l.mu.Unlock()
 		n += m
@@ -324,8 +336,8 @@ func (f *Flow) push(b []byte, n int, try bool) (int, error) {
 	return n, nil
 }
 
-// add puts bytes on their way.
-func (f *Flow) add(b []byte, latency time.Duration) {
+// add puts bytes on their way; false: they go nowhere.
+func (f *Flow) add(b []byte, latency time.Duration) bool {
 	now := time.Now()
 	f.written += int64(len(b))
 	if f.accept != unlimited {
@@ -333,7 +345,10 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 	}
 	f.link.n.recorder.add(f, b, now)
 	if f.lossy() || f.closedR {
-		return
+		if f.dead && len(b) > 0 {
+			f.effects.Lost++
+		}
+		return false
 	}
 	f.size += len(b)
 	b = append([]byte(nil), b...)
@@ -347,6 +362,10 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 			}
 			leaves = leaves.Add(time.Duration(m) * time.Second / time.Duration(f.rate))
 			f.idle = leaves
+			f.effects.Slowed++
+		}
+		if latency > 0 {
+			f.effects.Delayed++
 		}
 		at := leaves.Add(latency)
 		if first := f.last.Add(f.gap); !f.last.IsZero() && at.Before(first) {
@@ -357,6 +376,7 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 	}
 	f.sort()
 	f.wake()
+	return true
 }
 
 // sort moves the newest piece before those of the same instant that it belongs before.
