@@ -148,11 +148,12 @@ func (w *world) cutShort(r *source) (end func()) {
 	if w.tls { // behind the first of the records that a write makes, too
 		most = 40_000
 	}
+	met := gained(failedWrites, ups(links)...)
 	for _, l := range links {
 		l.Up().FailAfter(r.below(most), syscall.EPIPE)
 	}
 	return func() {
-		w.fired(shortWrites, len(links))
+		w.fired(shortWrites, met())
 		w.breaks(addr)
 		w.reset(links)
 	}

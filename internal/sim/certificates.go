@@ -78,7 +78,7 @@ func (w *world) show(addr string, kind mock.Certificate) {
 // certified is a fault of what a node shows to new connections, which it makes necessary.
 func certified(name string, kind mock.Certificate) fault {
 	return fault{name: name, tls: true, begin: func(w *world, _ *source, addr string) func() int {
-		before := w.dialed(addr)
+		before := w.arrived(addr)
 		w.show(addr, kind)
 		w.breaks(addr)
 		w.reset(w.linksOf(addr))
@@ -86,10 +86,13 @@ func certified(name string, kind mock.Certificate) fault {
 			if kind != mock.RotatedCertificate {
 				w.show(addr, mock.GoodCertificate)
 			}
-			return w.dialed(addr) - before
+			return w.arrived(addr) - before
 		}
 	}}
 }
+
+// alertAnswered is the name of a fault of records, each of which counts when it goes out.
+const alertAnswered = "47h alert in mid-stream"
 
 func certificateFaults() []fault {
 	return []fault{
@@ -98,24 +101,22 @@ func certificateFaults() []fault {
 		certified("47f certificate of another host", mock.OtherNameCertificate),
 		certified("47g certificate of an unknown authority", mock.OtherAuthorityCertificate),
 		certified("47 certificate rotated", mock.RotatedCertificate),
-		{tls: true, name: "47h alert in mid-stream", begin: func(w *world, _ *source, at string) func() int {
-			n := 0
+		{tls: true, name: alertAnswered, begin: func(w *world, _ *source, at string) func() int {
 			w.breaks(at)
 			w.tap.mu.Lock()
 			for _, c := range w.tap.secret {
 				if c.addr == at {
 					c.flip.Store(true) // the node answers a record that it cannot decrypt with an alert
-					n++
 				}
 			}
 			w.tap.mu.Unlock()
-			return func() int { return n }
+			return func() int { return 0 } // each record counts when it is sent, which may be later
 		}},
 		{tls: true, name: "2 silence in the handshake of TLS", begin: func(w *world, r *source, at string) func() int {
 			w.mu.Lock()
 			w.stalls[at] = 1 + r.below(1500)
 			w.mu.Unlock()
-			before := w.dialed(at)
+			before := w.arrived(at)
 			w.breaks(at)
 			w.reset(w.linksTo(at))
 			return func() int {
@@ -124,17 +125,17 @@ func certificateFaults() []fault {
 				w.mu.Unlock()
 				w.breaks(at)
 				w.reset(w.linksTo(at))
-				return w.dialed(at) - before
+				return w.arrived(at) - before
 			}
 		}},
 		{name: "clock jumps: the client's", tls: true, begin: func(w *world, r *source, addr string) func() int {
-			before := w.dialed(addr)
+			before := w.arrived(addr)
 			w.jump(r.between(-800*24*time.Hour, 800*24*time.Hour))
 			w.breaks(addr)
 			w.reset(w.linksTo(addr))
 			return func() int {
 				w.jump(0)
-				return w.dialed(addr) - before
+				return w.arrived(addr) - before
 			}
 		}},
 	}

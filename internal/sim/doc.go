@@ -39,7 +39,8 @@
 // have stopped, each service is asked for rows some times more: each of these requests must give all of them, see
 // recovery.go. In some of the runs all connections are over TLS, and values and maps compressed.
 //
-// The faults are those of the programme, see programme.go. A set of seeds that is large enough has to meet each of
+// The faults are those of the programme, see programme.go. A fault counts when something has met it, see met.go: what
+// is set for a connection over which nothing goes does not. A set of seeds that is large enough has to meet each of
 // them, every reason for a retry, every branch of the decision about an answer, every kind of operation, every phase in
 // which a call can be ended, and from a million calls on every kind of error. Three in a hundred histories at most may
 // be left without a judgement because that would take too long.

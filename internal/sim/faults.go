@@ -66,21 +66,26 @@ func answersActing(f func(acted func()) mock.Fault) func(*source, func()) mock.F
 // answers makes a fault without random numbers of one.
 func answers(f mock.Fault) func(*source) mock.Fault { return func(*source) mock.Fault { return f } }
 
-// onLinks does something to the connections to an address, and undoes it.
-func onLinks(name string, do func(w *world, r *source, l *mock.Link), undo func(w *world, l *mock.Link)) fault {
+// onLinks does something to the connections to an address, and undoes it. The function that do returns says how often
+// that was met.
+func onLinks(
+	name string, do func(w *world, r *source, l *mock.Link) (met func() int), undo func(w *world, l *mock.Link),
+) fault {
 	return fault{name: name, begin: func(w *world, r *source, addr string) func() int {
 		ls := w.linksTo(addr)
+		var mets []func() int
 		for _, l := range ls {
-			do(w, r, l)
+			mets = append(mets, do(w, r, l))
 		}
 		return func() int {
+			n := sum(mets)()
 			for i, l := range ls {
 				if undo != nil {
 					undo(w, l)
 					w.apart(l, i)
 				}
 			}
-			return len(ls)
+			return n
 		}
 	}}
 }
@@ -89,23 +94,32 @@ func onLinks(name string, do func(w *world, r *source, l *mock.Link), undo func(
 func onDials(name string, do func(n *mock.Network, addr string)) fault {
 	return fault{name: name, begin: func(w *world, _ *source, addr string) func() int {
 		n := w.m.Network()
-		before := w.dialed(addr)
+		before := w.arrived(addr)
 		do(n, addr)
 		w.breaks(addr)
 		w.reset(w.linksTo(addr))
 		return func() int {
+			met := w.arrived(addr) - before
 			n.Restore(addr)
 			w.breaks(addr)
 			w.reset(w.linksTo(addr)) // those of a silent node stay silent
-			return w.dialed(addr) - before
+			return met
 		}
 	}}
 }
 
+// dialed is how often an address was dialled.
 func (w *world) dialed(addr string) int {
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	return len(w.tap.dials[addr])
+}
+
+// arrived is how many of those dials have come to the network.
+func (w *world) arrived(addr string) int {
+	w.tap.mu.Lock()
+	defer w.tap.mu.Unlock()
+	return w.tap.arrived[addr]
 }
 
 // gone is the end of a fault that a connection does not survive: unless sockets vanish for good, the system notices.
@@ -148,9 +162,9 @@ func (w *world) heal(addr string) {
 
 // faults is the table. The names' numbers are those of the list of faults that a client has to bear.
 func faults() []fault {
-	return slices.Concat(networkFaults(), protocolFaults(), requestFaults(), oddFaults(), wrongMapFaults(),
-		[]fault{poorMaps()},
-		drivingFaults(), loginFaults(), certificateFaults(), callbackFaults(), planFaults())
+	return slices.Concat(networkFaults(), slowAndLost(), protocolFaults(), requestFaults(), oddFaults(),
+		wrongMapFaults(), []fault{poorMaps()}, drivingFaults(), loginFaults(), certificateFaults(),
+		callbackFaults(), planFaults())
 }
 
 func networkFaults() []fault {
@@ -158,63 +172,83 @@ func networkFaults() []fault {
 		onDials("1 connection refused", func(n *mock.Network, addr string) { n.Refuse(addr) }),
 		onDials("2 accepted, then silence", func(n *mock.Network, addr string) { n.Silence(addr) }),
 		onDials("17 too many open files", func(n *mock.Network, addr string) { n.FailDial(addr, syscall.EMFILE) }),
-		onLinks("7 half-open", func(_ *world, _ *source, l *mock.Link) {
+		onLinks("7 half-open", func(_ *world, _ *source, l *mock.Link) func() int {
 			l.Up().Drop()
 			l.Down().Drop()
+			return gained(lostPieces, both(l)...)
 		}, gone),
-		onLinks("9 one-byte reads", func(w *world, _ *source, l *mock.Link) {
+		onLinks("9 one-byte reads", func(w *world, _ *source, l *mock.Link) func() int {
 			w.pieces(l, l.Down(), func(int) int { return 1 })
+			return gained(splitPieces, l.Down())
 		}, func(w *world, l *mock.Link) { w.pieces(l, l.Down(), whole) }),
-		onLinks("9 pieces of any size", func(w *world, _ *source, l *mock.Link) {
-			for _, f := range []*mock.Flow{l.Up(), l.Down()} {
+		onLinks("9 pieces of any size", func(w *world, _ *source, l *mock.Link) func() int {
+			for _, f := range both(l) {
 				w.pieces(l, f, func(n int) int {
 					return 1 + w.d.below(n, text("piece"), l.ID(), uint64(time.Now().UnixNano()), uint64(n))
 				})
 			}
+			return gained(splitPieces, both(l)...)
 		}, func(w *world, l *mock.Link) {
 			w.pieces(l, l.Up(), whole)
 			w.pieces(l, l.Down(), whole)
 		}),
-		onLinks("10 short write", func(_ *world, r *source, l *mock.Link) {
-			l.Up().FailAfter(r.below(400),
-				syscall.EPIPE)
+		onLinks("10 short write", func(_ *world, r *source, l *mock.Link) func() int {
+			l.Up().FailAfter(r.below(400), syscall.EPIPE)
+			return gained(failedWrites, l.Up())
 		}, gone),
-		onLinks("11 latency spike", func(w *world, r *source, l *mock.Link) {
-			lo := r.between(20*time.Millisecond, 500*time.Millisecond)
-			w.pace(l.Up(), 2*l.ID(), lo)
-			w.pace(l.Down(), 2*l.ID()+1, lo)
+		onLinks("11 latency spike", func(w *world, r *source, l *mock.Link) func() int {
+			return w.spike(l, r.between(20*time.Millisecond, 500*time.Millisecond))
 		}, func(w *world, l *mock.Link) {
 			w.pace(l.Up(), 2*l.ID(), w.latency)
 			w.pace(l.Down(), 2*l.ID()+1, w.latency)
 		}),
-		onLinks("12 little bandwidth", func(_ *world, _ *source, l *mock.Link) {
+	}
+}
+
+// slowAndLost are faults of what goes over connections slowly, or no more.
+func slowAndLost() []fault {
+	return []fault{
+		onLinks("12 little bandwidth", func(_ *world, _ *source, l *mock.Link) func() int {
 			l.Up().SetBandwidth(1000)
 			l.Down().SetBandwidth(4000)
+			return gained(slowedPieces, both(l)...)
 		}, func(_ *world, l *mock.Link) {
 			l.Up().SetBandwidth(0)
 			l.Down().SetBandwidth(0)
 		}),
-		onLinks("13 stall, then the rest", func(_ *world, r *source, l *mock.Link) { l.Down().HoldAfter(r.below(300)) },
-			func(_ *world, l *mock.Link) { l.Down().Resume() }),
-		onLinks("14a requests are lost", func(_ *world, _ *source, l *mock.Link) { l.Up().Drop() }, gone),
-		onLinks("14b replies are lost", func(_ *world, _ *source, l *mock.Link) { l.Down().Drop() }, gone),
-		onLinks("5 end of stream anywhere", func(w *world, r *source, l *mock.Link) {
+		onLinks("13 stall, then the rest", func(_ *world, r *source, l *mock.Link) func() int {
+			l.Down().HoldAfter(r.below(300))
+			return gained(heldPieces, l.Down())
+		}, func(_ *world, l *mock.Link) { l.Down().Resume() }),
+		onLinks("14a requests are lost", func(_ *world, _ *source, l *mock.Link) func() int {
+			l.Up().Drop()
+			return gained(lostPieces, l.Up())
+		}, gone),
+		onLinks("14b replies are lost", func(_ *world, _ *source, l *mock.Link) func() int {
+			l.Down().Drop()
+			return gained(lostPieces, l.Down())
+		}, gone),
+		onLinks("5 end of stream anywhere", func(w *world, r *source, l *mock.Link) func() int {
 			w.breaks(l.RemoteAddr())
+			met := gained(endedReads, l.Down())
 			l.Down().EndAfter(r.below(200))
+			return met
 		}, nil),
 		{name: "15 partition", begin: func(w *world, _ *source, addr string) func() int {
-			n := len(w.linksTo(addr))
+			met := gained(heldPieces, both(w.linksOf(addr)...)...)
 			w.m.Network().Partition(clientHost, host(addr))
 			return func() int {
+				n := met()
 				w.heal(addr)
 				return n
 			}
 		}},
 		{name: "16 all sockets reset", begin: func(w *world, _ *source, _ string) func() int {
 			ls := w.m.Network().Links()
+			met := gained(brokenReads, downs(ls)...)
 			w.breaks(everywhere)
 			w.reset(ls)
-			return func() int { return len(ls) }
+			return met
 		}},
 	}
 }

@@ -174,12 +174,12 @@ func oddServers() []fault {
 			return func() int { return met }
 		}},
 		{name: "31 HELLO refuses some features", begin: func(w *world, r *source, addr string) func() int {
-			before, end := w.dialed(addr), w.refuseFeatures(r)
+			before, end := w.arrived(addr), w.refuseFeatures(r)
 			w.breaks(addr)
 			w.reset(w.linksTo(addr))
 			return func() int {
 				end()
-				n := w.dialed(addr) - before
+				n := w.arrived(addr) - before
 				w.breaks(everywhere)
 				w.reset(w.m.Network().Links()) // those of other nodes may be without it, too
 				return n
@@ -191,13 +191,15 @@ func oddServers() []fault {
 // refusals are faults of logins and networks.
 func refusals() []fault {
 	return []fault{
-		onLinks("8 slow close", func(w *world, r *source, l *mock.Link) {
+		onLinks("8 slow close", func(w *world, r *source, l *mock.Link) func() int {
 			w.breaks(l.RemoteAddr())
 			l.Down().Hold()
 			l.Down().EndAfter(r.below(100))
+			return gained(heldPieces, l.Down())
 		}, func(_ *world, l *mock.Link) { l.Down().Resume() }),
-		onLinks("12 a node reads slowly", func(w *world, _ *source, l *mock.Link) {
+		onLinks("12 a node reads slowly", func(w *world, _ *source, l *mock.Link) func() int {
 			l.Up().SetBandwidth(300)
+			return gained(slowedPieces, l.Up())
 		}, func(_ *world, l *mock.Link) { l.Up().SetBandwidth(0) }),
 		{name: "15 asymmetric partition", begin: func(w *world, r *source, addr string) func() int {
 			ls := w.linksTo(addr)
@@ -205,14 +207,16 @@ func refusals() []fault {
 			if r.below(2) == 0 {
 				from, to = to, from
 			}
+			met := gained(lostPieces, both(w.linksOf(addr)...)...)
 			w.m.Network().Blackhole(from, to)
 			return func() int {
+				n := met()
 				w.m.Network().Heal(from, to)
 				for i, l := range ls { // a stream has no holes: they stay dead
 					gone(w, l)
 					w.apart(l, i)
 				}
-				return len(ls)
+				return n
 			}
 		}},
 		{name: "44a no login anywhere", begin: func(w *world, _ *source, addr string) func() int {
@@ -230,8 +234,17 @@ func refusals() []fault {
 			return w.loginsAnew(addr, in)
 		}},
 		{name: "clock jumps: the nodes'", begin: func(w *world, r *source, _ string) func() int {
+			had := w.locked()
 			w.m.TimeTravel(r.between(0, 1000*time.Hour))
-			return func() int { return 1 }
+			unlocked := had - w.locked()
+			w.reached(lockJumped, unlocked)
+			asked := w.m.Count(mock.Match{Opcodes: []memd.Opcode{
+				memd.OpTouch, memd.OpGAT, memd.OpGetLocked, memd.OpUnlockKey,
+			}})
+			return func() int {
+				asked.Remove()
+				return unlocked + asked.Fired()
+			}
 		}},
 	}
 }
@@ -240,4 +253,18 @@ func refusals() []fault {
 var handshakeSteps = []memd.Opcode{
 	memd.OpGetErrorMap, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket,
 	memd.OpGetClusterConfig,
+}
+
+// lockJumped counts the locks that a jump of the nodes' clock has ended. Most jumps meet none: what they meet then are
+// requests about locks and expiries.
+const lockJumped = "a jump of the nodes' clock has ended a lock"
+
+// locked is how many documents are locked.
+func (w *world) locked() (n int) {
+	for _, d := range w.m.Documents(bucketName) {
+		if d.Locked {
+			n++
+		}
+	}
+	return n
 }

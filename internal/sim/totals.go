@@ -83,10 +83,23 @@ func (t *Totals) Finish() {
 		return
 	}
 	v := t.slowest
+	v.Unjudged = true
 	v.What = fmt.Sprintf("%d of %d histories were not judged in time, %d of them are this seed's", left, done+left,
 		t.most)
 	t.Failures = append(t.Failures, v)
 	t.Violations++
+}
+
+// Noticed are the properties that the judges of runs found violated. What Finish adds is no part of it: how many
+// histories are judged in time depends on the machine.
+func (t *Totals) Noticed() map[string]bool {
+	found := map[string]bool{}
+	for _, v := range t.Failures {
+		if !v.Unjudged {
+			found[v.Property] = true
+		}
+	}
+	return found
 }
 
 // unraised are the retry reasons that nothing in the simulation raises, and why.
@@ -104,7 +117,8 @@ func reasons() (out []retry.Reason) {
 	return out
 }
 
-// kindsNeed is how many calls a set has from which on every kind of error must have been returned.
+// kindsNeed is how many calls a set has from which on every kind of error must have been returned, and rare events must
+// have come.
 const kindsNeed = 1_000_000
 
 // missing names what no seed has met, although a large set of seeds must: a simulation that never comes to what is
@@ -127,6 +141,7 @@ func (t *Totals) missing() []string {
 	}
 	if t.Ops >= kindsNeed {
 		need(t.Reached, errorKinds()...)
+		need(t.Reached, lockJumped)
 	}
 	for v := range verbs {
 		need(t.Reached, donePrefix+v.String())

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,4 +24,27 @@ func TestHistoriesThatAreNotJudgedAreAViolation(t *testing.T) {
 	require.Equal(t, "P5", totals.Failures[0].Property)
 	require.EqualValues(t, 8, totals.Failures[0].Seed)
 	require.Contains(t, totals.Failures[0].What, "4 of 100 histories were not judged in time")
+}
+
+// A twin counts as noticed by what its runs have shown, never by the slowness of the machine.
+func TestHistoriesThatAreNotJudgedNoticeNothing(t *testing.T) {
+	noticed := func(reports ...*sim.Report) map[string]bool {
+		totals := sim.NewTotals()
+		for _, r := range reports {
+			totals.Add(r)
+		}
+		totals.Finish()
+		require.NotZero(t, totals.Violations)
+		b, err := json.Marshal(totals) // so the command hands them on
+		require.NoError(t, err)
+		var again sim.Totals
+		require.NoError(t, json.Unmarshal(b, &again))
+		return again.Noticed()
+	}
+	slow := &sim.Report{Seed: 8, Reached: map[string]int{"history not judged in time": 4}}
+	require.Empty(t, noticed(slow))
+	for _, property := range []string{"P2", "P5"} {
+		bad := &sim.Report{Seed: 9, Violations: []sim.Violation{{Seed: 9, Property: property}}}
+		require.Equal(t, map[string]bool{property: true}, noticed(slow, bad))
+	}
 }

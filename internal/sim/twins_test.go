@@ -191,11 +191,7 @@ func TestTheClientsTwinsAreNoticed(t *testing.T) {
 		out, _ := c.Output() // it fails when it finds something
 		var totals sim.Totals
 		require.NoError(t, json.Unmarshal(out, &totals), string(out))
-		found := map[string]bool{}
-		for _, v := range totals.Failures {
-			found[v.Property] = true
-		}
-		return found
+		return totals.Noticed()
 	}
 	require.Empty(t, judge(t, "", 1), "the client without a defect")
 	for name, properties := range twins {

@@ -30,6 +30,7 @@ type wire struct {
 	mapped   atomic.Bool // the node has an error map for it
 	noneElse bool        // the node knows no mechanism but PLAIN
 	flip     atomic.Bool // a bit of the next record that is sent flips on its way
+	flips    func()      // is told of that
 
 	buf  []byte // read and not handed out
 	mem  []byte
@@ -61,6 +62,8 @@ type taps struct {
 	open  int
 	live  map[*wire]bool // those that are open
 	dials map[string][]time.Time
+	// dials that have come to the network, by address: each takes a time before that
+	arrived map[string]int
 	// Requests for documents, in the order in which they left.
 	traffic []*sent
 	secrets keyring
@@ -79,8 +82,8 @@ type taps struct {
 
 func newTaps() *taps {
 	return &taps{
-		live: map[*wire]bool{}, dials: map[string][]time.Time{}, secrets: keyring{secrets: map[string][]byte{}},
-		answers: map[place]*sent{},
+		live: map[*wire]bool{}, dials: map[string][]time.Time{}, arrived: map[string]int{},
+		secrets: keyring{secrets: map[string][]byte{}}, answers: map[place]*sent{},
 	}
 }
 
@@ -249,15 +252,19 @@ func (w *wire) Write(b []byte) (int, error) {
 			return n, err
 		}
 	}
-	onWay := b
+	onWay, flipped := b, false
 	if w.secret != nil && len(b) > recordHeader && b[0] == recordApplication && w.flip.CompareAndSwap(true, false) {
 		onWay = bytes.Clone(b)
 		onWay[len(b)-1] ^= 1
+		flipped = true
 		w.fails() // the node answers with an alert
 	}
 	n, err := w.Conn.Write(onWay)
 	if err != nil {
 		w.fails()
+	}
+	if flipped && n == len(b) {
+		w.flips()
 	}
 	clear := b[:n]
 	if w.secret != nil {

@@ -206,6 +206,9 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	took := w.d.between(w.latency, 4*w.latency, text("dial"), text(addr), text(bucket), text(connection),
 		uint64(time.Now().UnixNano()))
 	sleep(ctx, took+time.Duration(w.slow.Load()))
+	w.tap.mu.Lock()
+	w.tap.arrived[addr]++
+	w.tap.mu.Unlock()
 	nc, err := w.m.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -213,6 +216,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	// dials that a partition has held up end at one instant
 	sleep(ctx, w.d.between(time.Nanosecond, 10*time.Microsecond, text("made"), text(nc.LocalAddr().String())))
 	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, number: n, leaves: w.leaves, answered: w.answered}
+	c.flips = func() { w.fired(alertAnswered, 1) }
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	w.tap.open++
@@ -291,7 +295,13 @@ func (w *world) bucketOptions() []mock.BucketOption {
 
 // pace makes a direction deliver after lo to twice lo, which is anew for each piece.
 func (w *world) pace(f *mock.Flow, id uint64, lo time.Duration) {
+	w.paceWith(f, id, lo, func() {})
+}
+
+// paceWith is pace that says when a latency is asked for.
+func (w *world) paceWith(f *mock.Flow, id uint64, lo time.Duration, asked func()) {
 	f.SetLatencyFunc(func() time.Duration {
+		asked()
 		return w.d.between(lo, 2*lo, text("latency"), id, uint64(time.Now().UnixNano()))
 	})
 }
@@ -456,16 +466,6 @@ func host(addr string) string {
 // linksTo are the connections to an address.
 func (w *world) linksTo(addr string) []*mock.Link {
 	return slices.DeleteFunc(w.m.Network().Links(), func(l *mock.Link) bool { return l.RemoteAddr() != addr })
-}
-
-// fired counts a fault that was met.
-func (w *world) fired(name string, n int) {
-	if n <= 0 {
-		return
-	}
-	w.mu.Lock()
-	w.report.FaultsFired[name] += n
-	w.mu.Unlock()
 }
 
 // faultsAtOnce is how many goroutines cause faults.
