@@ -96,13 +96,13 @@ func TestAWrongSetupIsNamedByItsPlace(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "setup.json")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		r := cmd{}.run("mock", "--setup", file)
+		r := cmd{}.run("mock", "--exit-on-stdin-close", "--setup", file)
 		require.Equal(t, exitUsage, r.code, text)
 		require.Contains(t, r.stderr, "mock: --setup: "+want, text)
 	}
 	file := filepath.Join(t.TempDir(), "setup.json")
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte(" "), setupMax+1), 0o600))
-	r := cmd{}.run("mock", "--setup", file)
+	r := cmd{}.run("mock", "--exit-on-stdin-close", "--setup", file)
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, "setup.json has more than 16777216 bytes")
 }
