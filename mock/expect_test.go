@@ -145,7 +145,7 @@ func TestFixturesOfOptions(t *testing.T) {
 		require.NoError(t, err, text)
 		require.ErrorContains(t, c.Load(f), why)
 	}
-	for _, text := range []string{`{"odd":1}`, `[]`, `{} {}`, ``} {
+	for _, text := range []string{`{"odd":1}`, `[]`, `{} {}`, `{} }`, ``} {
 		_, err := mock.ParseFixtures([]byte(text))
 		require.Error(t, err, text)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -89,7 +90,7 @@ func ParseFixtures(text []byte) (Fixtures, error) {
 	if err := dec.Decode(&f); err != nil {
 		return f, fmt.Errorf("mock: fixtures: %w", err)
 	}
-	if dec.More() {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) { // More takes a bracket for the end
 		return f, fmt.Errorf("mock: fixtures: there is more behind the JSON object")
 	}
 	return f, nil

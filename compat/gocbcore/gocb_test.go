@@ -64,7 +64,7 @@ func compiles(t *testing.T, versions ...string) {
 	t.Helper()
 	for _, version := range versions {
 		dir := assembled(t, version)
-		goCommand(t, dir, "GOPROXY=off")("build", "./...")
+		goCommand(t, dir)("build", "./...")
 	}
 }
 
