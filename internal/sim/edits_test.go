@@ -106,7 +106,7 @@ var edits = []edit{
 	},
 	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "the canary is not sent" {`},
 	{"internal/dispatch/own.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
-	{"internal/dispatch/reconnect.go", "pause(ctx, p.backoff.failed(), logins)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, p.backoff.failed(), logins)`},
+	{"internal/dispatch/reconnect.go", "pause(ctx, p.backoff.failed(), logins)", `wait := p.backoff.failed(); if broken == "who cannot connect tries again at once" { wait = time.Millisecond }; pause(ctx, wait, logins)`},
 	{
 		"retry/course.go", "delay = Controlled(t.step, 0)",
 		`if delay = Controlled(t.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
