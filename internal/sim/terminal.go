@@ -78,16 +78,16 @@ func (w *world) withoutWay(addr string, at time.Duration) (since time.Duration, 
 // of reports whether the answer is that of a node.
 func (l login) of(addr string) bool { return addr == everywhere || l.over.addr == addr }
 
-// refusedAt is since when a node has refused logins, or the bucket, at an instant: until it accepts one, or for the
-// bucket until any node lets it be selected. Answers of a node that takes passwords in the clear alone do not count: it
-// may have refused the mechanism and not the login.
-func (w *world) refusedAt(addr string, bucket bool, at time.Duration) (since time.Duration, refused bool) {
+// refusedAt is since when, from an instant on, a node has refused logins, or the bucket, at another one: until it
+// accepts one, or for the bucket until any node lets it be selected. Answers of a node that takes passwords in the
+// clear alone do not count: it may have refused the mechanism and not the login.
+func (w *world) refusedAt(addr string, bucket bool, from, at time.Duration) (since time.Duration, refused bool) {
 	for _, l := range w.facts.logins {
 		switch {
 		case l.at.Sub(w.began) > at || l.bucket != bucket || l.refused && l.over.noneElse:
 		case !l.refused && (bucket || l.of(addr)):
 			refused = false
-		case l.refused && !refused && l.of(addr):
+		case l.refused && !refused && l.of(addr) && l.at.Sub(w.began) >= from:
 			since, refused = l.at.Sub(w.began), true
 		}
 	}
@@ -161,18 +161,19 @@ func (w *world) checkRefused(e *entry) {
 	if e.node == "" {
 		return
 	}
-	since, refused := w.refusedAt(e.node, false, e.ended)
-	w.endsSoon(e, e.node, since, refused && w.staysMember(e.node, since, e.ended))
+	w.endsSoon(e, e.node, false)
 	if !w.topology && !w.loses() { // a node that has left has refused nothing
-		since, refused = w.refusedAt(everywhere, true, e.ended)
-		w.endsSoon(e, everywhere, since, refused)
+		w.endsSoon(e, everywhere, true)
 	}
 }
 
-// endsSoon judges a call whose way to a node, or to any, has been refused since an instant.
-func (w *world) endsSoon(e *entry, addr string, since time.Duration, refused bool) {
+// endsSoon judges a call whose way to a node, or to any, has been refused. What was refused while another connection
+// worked does not count: it may have been to take the place of that one, which does not end for it.
+func (w *world) endsSoon(e *entry, addr string, bucket bool) {
 	closed, none := w.withoutWay(addr, e.ended)
-	since = max(since, e.began, closed)
+	since, refused := w.refusedAt(addr, bucket, closed, e.ended)
+	refused = refused && (addr == everywhere || w.staysMember(addr, since, e.ended))
+	since = max(since, e.began)
 	switch {
 	case !refused || !none || since >= e.ended || w.moved(e, since):
 	case e.ended-since > terminalMost:
