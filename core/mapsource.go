@@ -161,14 +161,25 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pause waits for d, or for hurry.
+// pause waits for d, or for hurry. Failures are forgotten as soon as maps are not needed over HTTP: they are no reason
+// for what happens to calls later.
 func (s *mapSource) pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.soon:
-	case <-ctx.Done():
+	for {
+		changed := s.b.router.Changed()
+		if !s.needed() {
+			s.done()
+		}
+		select {
+		case <-t.C:
+			return
+		case <-s.soon:
+			return
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
 	}
 }
 

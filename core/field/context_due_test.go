@@ -23,7 +23,7 @@ import (
 // not sent any more, whether one is due or many are. When their timer is the first of the two, they are.
 func TestARetryIsNotSentAfterItsContext_D246(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the goroutines that tell the calls run after the timer's
-	most := 3 // the scheduler may stop the goroutine between its look and the write
+	most := 3                                       // the scheduler may stop the goroutine between its look and the write
 	if raceEnabled {
 		most = 50 // the detector's scheduler takes goroutines in any order: about 25 rounds, and 75 without the look
 	}
