@@ -274,16 +274,16 @@ func (o *Orchestrator) Wakes() uint64 { return o.wakes.Load() + 1 }
 // every operation. Operations that are about to be parked are woken if they say since when they should be; see
 // Hint.Wakes.
 func (o *Orchestrator) Wake(match func(Op) bool) {
-	var list []sleeper
+	var list []woken
 	o.mu.Lock()
 	o.wakes.Add(1)
 	for _, z := range o.heap {
 		if z.eager { // guard: wake
-			list = append(list, z)
+			list = append(list, woken{z, z.number})
 		}
 	}
 	o.mu.Unlock()
-	slices.SortFunc(list, sleeper.compare) // the heap's own order is chance, and the first may take the last free place
+	slices.SortFunc(list, woken.compare) // the heap's own order is chance, and the first may take the last free place
 	b := o.batch()
 	for _, z := range list {
 		if match != nil && !match(z.op) {

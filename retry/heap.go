@@ -11,19 +11,19 @@ const never = time.Duration(-1)
 // later is t+d, or the largest Duration where that is larger. A negative d counts as 0.
 func later(t, d time.Duration) time.Duration { return t + min(max(d, 0), math.MaxInt64-t) }
 
-// sleeper is a history in the heap. at and number, which order the heap, are copied from it: a heap of pointers alone
-// would look at the memory of every history that is compared.
+// sleeper is a history in the heap. What orders the heap is here: a heap of pointers alone would look at the memory of
+// every history that is compared.
 type sleeper struct {
-	at     time.Duration // the end of the parking, since the orchestrator's base
-	number uint64
+	at   time.Duration // the end of the parking, since the orchestrator's base
+	turn uint64        // the parking's number, or the one of the parking in which its strategy was asked
 	*history
 }
 
 func (x *sleeper) before(y *sleeper) bool {
-	return x.at < y.at || x.at == y.at && x.number < y.number
+	return x.at < y.at || x.at == y.at && x.turn < y.turn
 }
 
-// compare is before for sorting. Each sleeper has a number of its own, so two of them are never equal.
+// compare is before for sorting. Each sleeper has a turn of its own, so two of them are never equal.
 func (x sleeper) compare(y sleeper) int {
 	if x.before(&y) {
 		return -1
@@ -31,7 +31,16 @@ func (x sleeper) compare(y sleeper) int {
 	return 1
 }
 
-// sleepers is a heap of histories by the end of their parking; equal ends keep the order of their numbers.
+// woken is a sleeper whose parking, that of the number, a wake is to end.
+type woken struct {
+	sleeper
+	number uint64
+}
+
+func (x woken) compare(y woken) int { return x.sleeper.compare(y.sleeper) }
+
+// sleepers is a heap of histories by the end of their parking. Equal ends keep the order in which operations failed:
+// strategies that are asked on goroutines of their own may answer in any other.
 type sleepers []sleeper
 
 func (q *sleepers) push(x sleeper) {
@@ -91,11 +100,17 @@ func (o *Orchestrator) link(h *history, p parking) {
 	o.numbers++
 	p.number = o.numbers
 	h.parking = p
-	if !p.judging {
+	turn := p.number
+	if p.judging {
+		h.asked = turn
+	} else {
+		if h.asked != 0 {
+			turn, h.asked = h.asked, 0
+		}
 		o.parked++
 		o.bytes += p.size
 	}
-	o.heap.push(sleeper{p.at, p.number, h})
+	o.heap.push(sleeper{p.at, turn, h})
 }
 
 // unlink takes h out of the heap and gives the parking that it ended; ok is false when h was in none. Under the mutex.

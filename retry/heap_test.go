@@ -31,7 +31,7 @@ func TestSleepersKeepTheirOrder(t *testing.T) {
 			all = slices.Delete(all, i, i+1)
 		}
 		slices.SortFunc(all, func(a, b sleeper) int {
-			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))
+			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.turn, b.turn))
 		})
 		require.Len(t, q, len(all))
 		if len(all) > 0 {

@@ -29,7 +29,8 @@ type history struct {
 	cancel context.CancelFunc // ends the context of the strategy that runs
 
 	parking
-	index int // in the heap, -1 outside
+	index int    // in the heap, -1 outside
+	asked uint64 // the number of the parking in which its strategy is asked, until the next one
 
 	kept Kept
 }
