@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -190,7 +191,8 @@ func politeLeast(steps int, moved bool) time.Duration {
 func (r *resending) gaveUp(s *sent, why retry.Reason, answered time.Duration) bool {
 	kind := meaningOf(s.same.op, s.status, s.cas).kind
 	if !r.w.left(r.e.reasons) || !sentElsewhere(why) && !answeredReason(why) || cberr.KindOf(r.e.err) != kind ||
-		errors.Is(r.e.err, retry.ErrClosed) || errors.Is(r.e.err, retry.ErrTooManyInRetry) {
+		errors.Is(r.e.err, retry.ErrClosed) || errors.Is(r.e.err, retry.ErrTooManyInRetry) ||
+		errors.Is(r.e.err, context.Canceled) { // which is of the kind of the answer to a scan that was canceled
 		return false
 	}
 	return sentElsewhere(why) || r.e.polite || slices.ContainsFunc(r.e.answers, func(a answer) bool {
