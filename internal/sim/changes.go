@@ -128,7 +128,7 @@ func changes() []change {
 				return errSkipped // the bucket's and the cluster's connection to it would be dialled at one instant
 			}
 			w.mu.Lock()
-			w.password = password
+			w.password, w.renewed = password, append(w.renewed, w.since())
 			w.secrets.Add(mock.DefaultUser, password)
 			w.mu.Unlock()
 			w.breaks(everywhere) // each connection is replaced by one that has logged in with it

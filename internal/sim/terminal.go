@@ -168,10 +168,16 @@ func (w *world) checkRefused(e *entry) {
 }
 
 // endsSoon judges a call whose way to a node, or to any, has been refused. What was refused while another connection
-// worked does not count: it may have been to take the place of that one, which does not end for it.
+// worked does not count: it may have been to take the place of that one, which does not end for it. Nor does what was
+// refused to another password.
 func (w *world) endsSoon(e *entry, addr string, bucket bool) {
-	closed, none := w.withoutWay(addr, e.ended)
-	since, refused := w.refusedAt(addr, bucket, closed, e.ended)
+	from, none := w.withoutWay(addr, e.ended)
+	for _, at := range w.renewed {
+		if at <= e.ended {
+			from = max(from, at)
+		}
+	}
+	since, refused := w.refusedAt(addr, bucket, from, e.ended)
 	refused = refused && (addr == everywhere || w.staysMember(addr, since, e.ended))
 	since = max(since, e.began)
 	switch {

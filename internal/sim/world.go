@@ -65,8 +65,9 @@ type world struct {
 	logs    map[string]string // what the documents that calls append to hold at the end
 	virtual time.Duration     // how long the run took
 
-	newest  version      // of the maps that were seen in use
-	members []membership // of those, in order
+	newest  version         // of the maps that were seen in use
+	members []membership    // of those, in order
+	renewed []time.Duration // when the password became another one
 	unused  []unused
 	ids     ids
 	given   []*givenUp // answers that gave their connections up
