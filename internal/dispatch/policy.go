@@ -83,10 +83,11 @@ func (r *Router) well(addr string) {
 }
 
 // refused ends a call whose answer has no reason, unless the user's hook has one. The hook is asked only where sending
-// the request again is safe: the operation is idempotent, or the status is known to leave the document as it was.
+// the request again is safe: the operation is idempotent, or the status is known to leave the document as it was. It is
+// not asked about a call whose context has ended, which is not sent again.
 func (r *Router) refused(c *call.Call, d *call.Disposition, err *call.Error) {
 	safe := c.State.Idempotent || d.NotApplied && !d.Ambiguous
-	if r.o.Classify == nil || !safe || c.Spec().Has(call.NoRetry) || c.Req.Retry() == Strict {
+	if r.o.Classify == nil || !safe || c.Over() != nil || c.Spec().Has(call.NoRetry) || c.Req.Retry() == Strict {
 		r.well(err.Endpoint)
 		c.Refuse(err)
 		return
