@@ -25,6 +25,7 @@ func TestWhatIsDueTogetherGoesInTheOrderInWhichItFailed_D250(t *testing.T) {
 			x.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
 		}
 		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
 		if !slices.IsSorted(order) || len(order) != 20 {
 			t.Errorf("they went in the order %v", order)
 		}
