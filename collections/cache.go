@@ -212,7 +212,7 @@ func (c *Cache) Refused(p Path, e Entry) bool {
 	return e.ManifestUID < c.refused[p]
 }
 
-// Doubted reports whether the default collection has to be looked up, as others have.
+// Doubted reports whether calls that were refused have the default collection looked up, as other collections are.
 func (c *Cache) Doubted() bool { return c.doubted.Load() }
 
 // Stale reports whether a node whose manifest has that number lags behind the one that our id of p came from: then the

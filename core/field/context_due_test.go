@@ -22,10 +22,13 @@ import (
 // Retries are due at the moment at which their context ends, and the calls have not been told of its end yet: they are
 // not sent any more, whether one is due or many are. When their timer is the first of the two, they are.
 func TestARetryIsNotSentAfterItsContext_D246(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the goroutines that tell the calls run after the timer's
-	most := 3                                       // the scheduler may stop the goroutine between its look and the write
+	// On one processor the goroutines that tell the calls run after the timer's.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	// The scheduler may stop the timer's goroutine between its look and the write.
+	most := 3
 	if raceEnabled {
-		most = 50 // the detector's scheduler takes goroutines in any order: about 25 rounds, and 75 without the look
+		// The detector's scheduler takes goroutines in any order: about 25 rounds, and 75 without the look.
+		most = 50
 	}
 	for _, calls := range []int{1, 20} {
 		t.Run(fmt.Sprint(calls), func(t *testing.T) {

@@ -94,7 +94,7 @@ func nothing() []byte {
 	return b
 }
 
-// What goes at the usual pace again is no part of a spike, although another spike has ended it.
+// A spike does not count what goes at the usual pace again, although another spike has ended it.
 func TestASpikeCountsWhatItDelays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world, addr string) {
 		c, err := w.m.Dial(t.Context(), "tcp", addr)

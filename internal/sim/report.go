@@ -42,7 +42,7 @@ type Violation struct {
 	// Of the run: to see whether another run of the seed is the same, and what the seed has drawn.
 	Trace string `json:"trace,omitempty"`
 	Plan  string `json:"plan,omitempty"`
-	// Unjudged says that histories were not judged in time, which is no doing of the client's.
+	// Unjudged says that histories were not judged in time. The machine was too slow for that, not the client.
 	Unjudged bool `json:"unjudged,omitempty"`
 
 	at time.Duration // of the run; 0: not one instant

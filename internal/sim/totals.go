@@ -90,7 +90,7 @@ func (t *Totals) Finish() {
 	t.Violations++
 }
 
-// Noticed are the properties that the judges of runs found violated. What Finish adds is no part of it: how many
+// Noticed are the properties that the judges of runs found violated. It leaves out what Finish adds: how many
 // histories are judged in time depends on the machine.
 func (t *Totals) Noticed() map[string]bool {
 	found := map[string]bool{}
