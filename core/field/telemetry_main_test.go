@@ -128,6 +128,13 @@ func (c *collector) times() []time.Duration {
 	return append([]time.Duration(nil), c.requests...)
 }
 
+// request gives the path and the credentials of the n-th request that has come.
+func (c *collector) request(n int) (path, authorization string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paths[n], c.headers[n].Get("Authorization")
+}
+
 // toCollector is a client that tells a collector.
 func toCollector(t *testing.T, c *collector, change ...func(*core.Config)) *core.Cluster {
 	t.Helper()
