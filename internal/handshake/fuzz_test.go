@@ -76,7 +76,8 @@ var serverFirst = regexp.MustCompile(`^[^,]+,s=([A-Za-z0-9+/\r\n]+[=\r\n]*),i=\+
 func (s *teller) asks() (salt []byte, count int, fits bool) {
 	behind, ours := strings.CutPrefix(s.answer, "r="+s.nonce)
 	m := serverFirst.FindStringSubmatch(behind)
-	if !ours || m == nil || len(s.answer) > 4<<10 {
+	twice := strings.Count(behind, ",s=") > 1 || strings.Count(behind, ",i=") > 1
+	if !ours || m == nil || twice || len(s.answer) > 4<<10 {
 		return nil, 0, false
 	}
 	salt, err := base64.StdEncoding.DecodeString(m[1])
@@ -127,6 +128,7 @@ func FuzzServerFirst(f *testing.F) {
 		"r=$x,s=YWFhYWFhYWFhYWFhYWFhYQ==,i=999", "r=$x,s=YWFhYWFhYWFhYWFhYWFhYQ==,i=1000001",
 		"r=$x,s=YWFhYWFhYWFhYWFhYWFhYQ==,i=9223372036854775808", "r=$x,s=YWFhYWFhYWFhYWFhYWFhYQ==,i=-1",
 		"r=$x,s=YWFhYWFhYWFhYWFhYWFhYQ==,i=+1000,m=x", "m=x," + good, "r=$x,i=1000,s=YWFhYWFhYWFhYWFhYWFhYQ==",
+		good + ",i=", good + ",i=2000", good + ",s=YWFhYWFhYWE=",
 		"r=$" + strings.Repeat("x", 4<<10) + ",s=YWFhYWFhYWFhYWFhYWFhYQ==,i=1000", strings.Repeat(",", 4<<10), "",
 	} {
 		f.Add(first, "v=$")

@@ -372,11 +372,17 @@ func (d *dialogue) loginRefused(p *memd.Packet) error {
 // part: it makes a proof new where the client's random numbers are not.
 var errNonce = errors.New("the server's SCRAM nonce does not extend the client's")
 
+// errTwice means that a reader of the message has to choose what the server asks for.
+var errTwice = errors.New("the server names its SCRAM salt or its iteration count twice")
+
 // checkServerFirst bounds what the server asks for before any key is derived. The library takes the client's nonce
 // alone for the server's.
 func checkServerFirst(msg, nonce string) error {
 	if own, ok := strings.CutPrefix(msg, "r="+nonce); !ok || own == "" || own[0] == ',' {
 		return errNonce
+	}
+	if strings.Count(msg, ",s=") > 1 || strings.Count(msg, ",i=") > 1 {
+		return errTwice
 	}
 	for field := range strings.SplitSeq(msg, ",") {
 		switch {
