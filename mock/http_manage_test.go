@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -191,6 +193,45 @@ func TestStreamingConfigurations(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With AnswersApart, a stream sends one map for all changes of an instant: how many it sends is not up to the scheduler.
+func TestAStreamSendsOneMapForAnInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := mock.Start(t, mock.Virtual(), mock.AnswersApart(time.Nanosecond))
+		m := newManager(t, c)
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.Node(0).ManagementAddr()+
+			"/pools/default/bs/default", nil)
+		require.NoError(t, err)
+		req.SetBasicAuth("Administrator", "password")
+		res, err := m.http.Do(req)
+		require.NoError(t, err)
+		revs := make(chan int, 100)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for in := json.NewDecoder(res.Body); ; {
+				var config struct{ Rev int }
+				if in.Decode(&config) != nil {
+					return
+				}
+				revs <- config.Rev
+			}
+		}()
+		synctest.Wait()
+		require.Equal(t, 1, <-revs)
+		for range 20 {
+			c.BumpRevision()
+			for range 10 {
+				runtime.Gosched() // the stream's turn
+			}
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 21, <-revs)
+		require.Empty(t, revs)
+		require.NoError(t, res.Body.Close())
+		<-done
+	})
 }
 
 func TestSmallAnswersOfManagement(t *testing.T) {

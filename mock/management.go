@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock/internal/management"
@@ -149,6 +150,8 @@ func (m manager) BucketPart(name string, _ int) (text []byte) {
 	_ = m.c.withBucket(name, func(b *bucket) { text = marshal(m.c.bucketConfig(b)) }) // none without the bucket
 	return text
 }
+
+func (m manager) Apart() time.Duration { return m.c.set.apart }
 
 func (m manager) Usage(name string) (documents, bytes int) {
 	_ = m.c.withBucket(name, func(b *bucket) { documents, bytes = b.store.Usage(m.c.now()) }) // the same

@@ -1,5 +1,7 @@
 package management
 
+import "time"
+
 // Host is the cluster that the service manages. Its methods may be called from several goroutines at once. An error
 // that is a *Refusal says with which status the service answers it.
 type Host interface {
@@ -18,6 +20,9 @@ type Host interface {
 	Manifest(bucket string) (text []byte, uid uint64)
 	// Designs are the design documents of a bucket.
 	Designs(bucket string) []Design
+
+	// Apart is how long a stream of maps waits after a change, so that it sends one map for all changes of an instant.
+	Apart() time.Duration
 
 	// SettingsChanged says that settings of a page were changed by a request.
 	SettingsChanged(page string)

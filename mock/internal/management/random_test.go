@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -93,6 +94,7 @@ func (*fakeHost) Cluster(int) *Cluster {
 func (*fakeHost) SettingsChanged(string)        {}
 func (*fakeHost) Terse(string, int) []byte      { return []byte("{}") }
 func (*fakeHost) BucketPart(string, int) []byte { return []byte("{}") }
+func (*fakeHost) Apart() time.Duration          { return 0 }
 func (*fakeHost) Usage(string) (int, int)       { return 1, 1 }
 func (*fakeHost) Manifest(string) ([]byte, uint64) {
 	return []byte(`{"scopes":[{"name":"_default"}]}`), 1

@@ -1,6 +1,9 @@
 package management
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // Configurations, short and long, once or as a stream: one whenever there is a newer one, for as long as the client
 // listens.
@@ -41,7 +44,8 @@ func (x *call) poolStream() {
 	x.stream(func(c *Cluster) []byte { return encode(x.poolObject(c)) })
 }
 
-// stream sends what make makes of each revision, until that is nothing or the client leaves.
+// stream sends what make makes of each revision, until that is nothing or the client leaves. Of revisions that follow
+// one another at once it may leave out all but the last.
 func (x *call) stream(make func(*Cluster) []byte) {
 	rc := http.NewResponseController(x.w)
 	x.w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -62,5 +66,6 @@ func (x *call) stream(make func(*Cluster) []byte) {
 		case <-x.r.Context().Done():
 			return
 		}
+		time.Sleep(x.s.host.Apart())
 	}
 }
