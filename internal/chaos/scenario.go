@@ -27,7 +27,7 @@ var scenarios = []scenario{
 		queue: 16, slow: true,
 	},
 	{name: "descriptors exhausted", clusters: 4, workers: 32, pause: 5 * time.Millisecond, value: 256, hogs: true},
-	{name: "10,000 callers", clusters: 1, workers: 10_000, pause: 8 * time.Second, value: 128},
+	{name: "10,000 callers", clusters: 1, workers: 10_000, pause: 20 * time.Second, value: 128},
 	{name: "cancellation storms", clusters: 1, workers: 500, pause: 20 * time.Millisecond, value: 256, cancels: true},
 	{name: "50 clusters", clusters: 50, workers: 100, pause: 20 * time.Millisecond, value: 256},
 	{
