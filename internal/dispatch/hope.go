@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -119,17 +120,40 @@ func (r *Router) goesOn(limit time.Duration) time.Duration {
 	return limit - time.Duration(r.now()-last)
 }
 
-// lookAgain has Explained called after that time, or sooner. What it starts does nothing after Close.
+// looking is a look at what calls wait for that is due; Close ends it.
+type looking struct {
+	mu    sync.Mutex
+	timer *time.Timer // nil: no look is due
+	over  bool
+}
+
+// lookAgain has Explained called after that time, or sooner.
 func (r *Router) lookAgain(after time.Duration) {
-	if !r.looking.CompareAndSwap(false, true) {
+	l := &r.looking
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil || l.over {
 		return
 	}
-	time.AfterFunc(after, func() {
-		r.looking.Store(false)
-		if r.ctx.Err() == nil {
+	l.timer = time.AfterFunc(after, func() {
+		l.mu.Lock()
+		l.timer = nil
+		over := l.over
+		l.mu.Unlock()
+		if !over {
 			r.Explained()
 		}
 	})
+}
+
+// end stops the timer, which refers to the router.
+func (l *looking) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 }
 
 // Explained is called when a terminal condition was met, or a connection has ended: calls that wait for a handshake or

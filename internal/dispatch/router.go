@@ -91,12 +91,12 @@ type Router struct {
 	maps   maps
 
 	// Where calls wait.
-	first   room        // for the first cluster map; this and the next under the lock of nodes
-	ids     room        // for a collection's id
-	due     deadlines   // of calls outside of connections
-	looking atomic.Bool // see lookAgain
-	changed event       // something worth waiting for has happened
-	logins  event       // there are new credentials
+	first   room      // for the first cluster map; this and the next under the lock of nodes
+	ids     room      // for a collection's id
+	due     deadlines // of calls outside of connections
+	looking looking   // see lookAgain
+	changed event     // something worth waiting for has happened
+	logins  event     // there are new credentials
 
 	// What calls are made of.
 	home     call.Home
@@ -433,6 +433,7 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 		r.o.Orchestrator.Cancel(c, cause)
 	}
 	r.due.stop()
+	r.looking.end()
 	r.o.Orchestrator.CancelAll(func(op retry.Op) bool {
 		c, ok := op.(*call.Call)
 		return ok && c.OwnedBy(r)
