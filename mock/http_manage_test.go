@@ -195,7 +195,8 @@ func TestStreamingConfigurations(t *testing.T) {
 	}
 }
 
-// With AnswersApart, a stream sends one map for all changes of an instant: how many it sends is not up to the scheduler.
+// With AnswersApart, a stream sends one map for all changes of an instant: the scheduler has no say in how many it
+// sends.
 func TestAStreamSendsOneMapForAnInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.AnswersApart(time.Nanosecond))

@@ -23,8 +23,8 @@ func ServerGroups(names ...string) Option { return func(s *settings) { s.groups 
 func ReportUnits() Option { return func(s *settings) { s.units = true } }
 
 // AnswersApart gives answers that are due at one instant an order in virtual time: of requests that come over one
-// connection at one instant and wait, each is answered d later than the one before it. A stream of maps over HTTP sends a
-// map d after it has changed, one for all changes of an instant. Without it both are up to the scheduler.
+// connection at one instant and wait, each is answered d later than the one before it. A stream of maps over HTTP sends
+// a map d after it has changed, one for all changes of an instant. Without it both are up to the scheduler.
 func AnswersApart(d time.Duration) Option { return func(s *settings) { s.apart = d } }
 
 const (

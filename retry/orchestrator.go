@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -322,24 +323,41 @@ func (o *Orchestrator) consult(j *judgement) {
 		o.conclude(j, a, err)
 		return
 	}
-	ctx, cancel := context.WithCancel(j.r.Context)
+	of := j.r.Context
+	ctx, cancel := context.WithCancel(of)
 	if !o.begin(j, cancel) {
 		cancel()
 		return
 	}
 	own := *j
-	go o.consultOn(ctx, cancel, st, &own)
+	go o.consultOn(of, ctx, cancel, st, &own)
 }
 
-// consultOn asks a strategy that may block, on the goroutine that is started for it.
-func (o *Orchestrator) consultOn(ctx context.Context, cancel context.CancelFunc, st Strategy, j *judgement) {
+// consultOn asks a strategy that may block, on the goroutine that is started for it. of is the operation's context.
+func (o *Orchestrator) consultOn(of, ctx context.Context, cancel context.CancelFunc, st Strategy, j *judgement) {
 	var a Action
 	err := errStrategyGone // stays when the strategy ends its goroutine
 	defer func() {
+		kind, why := j.over(of)
 		cancel()
+		if kind != nil { // the operation may not have been told yet; when it has ended, this changes nothing
+			o.fail(j, kind, why)
+			return
+		}
 		o.conclude(j, a, err)
 	}()
 	a, err = ask(ctx, st, j.r, j.why)
+}
+
+// over is what the operation of that context ends with when it is over, or the deadline has passed; nil: it goes on.
+func (j *judgement) over(of context.Context) (kind, why error) {
+	switch err := of.Err(); {
+	case errors.Is(err, context.DeadlineExceeded), err == nil && !time.Now().Before(j.deadline):
+		return ErrTimeout, nil
+	case err == nil:
+		return nil, nil
+	}
+	return ErrCanceled, usable(context.Cause(of))
 }
 
 // begin enters an operation whose strategy runs on a goroutine of its own into the heap, so that its deadline and Close

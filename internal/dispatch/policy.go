@@ -95,12 +95,17 @@ func (r *Router) refused(c *call.Call, d *call.Disposition, err *call.Error) {
 	r.hold(c)
 	r.work.run(func() { // it is user code: never on a reader
 		why := r.classify(c, err)
-		if why == retry.Unknown {
+		switch cause := c.Over(); { // the call may not have been told of its end yet
+		case cause != nil:
+			r.Cancel(c, cause)
+		case r.now() >= c.Deadline:
+			r.expire(c)
+		case why == retry.Unknown:
 			r.well(err.Endpoint)
 			c.Fail(err)
-			return
+		default:
+			r.judge(c, why, err, retry.Hint{Code: uint32(err.Status)})
 		}
-		r.judge(c, why, err, retry.Hint{Code: uint32(err.Status)})
 	})
 }
 
