@@ -2,6 +2,7 @@ package mock_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -201,17 +202,19 @@ func TestAStreamSendsOneMapForAnInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.AnswersApart(time.Nanosecond))
 		m := newManager(t, c)
-		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.Node(0).ManagementAddr()+
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+c.Node(0).ManagementAddr()+
 			"/pools/default/bs/default", nil)
 		require.NoError(t, err)
 		req.SetBasicAuth("Administrator", "password")
 		res, err := m.http.Do(req)
 		require.NoError(t, err)
-		revs := make(chan int, 100)
+		defer res.Body.Close()
+		in, revs := json.NewDecoder(res.Body), make(chan int, 100)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for in := json.NewDecoder(res.Body); ; {
+			for {
 				var config struct{ Rev int }
 				if in.Decode(&config) != nil {
 					return
@@ -230,7 +233,7 @@ func TestAStreamSendsOneMapForAnInstant(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 21, <-revs)
 		require.Empty(t, revs)
-		require.NoError(t, res.Body.Close())
+		cancel()
 		<-done
 	})
 }
