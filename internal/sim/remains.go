@@ -2,6 +2,7 @@ package sim
 
 import (
 	"runtime"
+	"sync"
 	"time"
 	"weak"
 
@@ -11,6 +12,46 @@ import (
 // What may be left of a client that is closed is nothing (P11): no call that waits for its retry or for a connection,
 // nothing that a meter provider still asks, and no timer. A timer that would fire later keeps the client in memory, so
 // the collector shows it: once the world has let go of the client, only what the client has left behind refers to it.
+//
+// The runtime keeps a timer that was stopped until no other one is due before it. So the world stops its own, too: with
+// one that is still due, a timer that the client has stopped would count as left behind.
+
+// later is the functions of the judges that are yet to be called.
+type later struct {
+	mu     sync.Mutex
+	timers map[*time.Timer]bool
+	over   bool
+}
+
+// call has f called after d, which is positive, unless end comes before.
+func (l *later) call(d time.Duration, f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return
+	}
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
+		l.mu.Lock()
+		delete(l.timers, t)
+		l.mu.Unlock()
+		f()
+	})
+	if l.timers == nil {
+		l.timers = map[*time.Timer]bool{}
+	}
+	l.timers[t] = true
+}
+
+// end stops all timers.
+func (l *later) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	for t := range l.timers {
+		t.Stop()
+	}
+}
 
 // client is a client that was closed.
 type client struct {
@@ -36,8 +77,9 @@ func (w *world) closed() {
 	}
 }
 
-// letGo ends all references of the world to the client.
+// letGo ends all references of the world to the client, and what the judges would still do.
 func (w *world) letGo() client {
+	w.later.end()
 	c := client{weak.Make(w.c), weak.Make(w.b)}
 	if w.Break != LeakedTimer {
 		w.c, w.b = nil, nil

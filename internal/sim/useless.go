@@ -35,7 +35,7 @@ func (w *world) givesUp(s *sent, p *memd.Packet) {
 	}
 	g := &givenUp{by: s}
 	w.given = append(w.given, g)
-	time.AfterFunc(digests, func() {
+	w.later.call(digests, func() {
 		g.kept = w.dialed(addr) == s.over.number && w.moods.polite()
 	})
 }

@@ -93,7 +93,7 @@ func (w *world) refusal(s *sent, p *memd.Packet) {
 	if json.Unmarshal(p.Value, &brought) != nil || brought.Name != bucketName || brought.Rev >= ahead {
 		return
 	}
-	time.AfterFunc(digests, func() {
+	w.later.call(digests, func() {
 		if v, _, ok := w.used(); ok && v.older(brought) && !w.closing.Load() {
 			w.mu.Lock()
 			w.unused = append(w.unused, unused{s, w.since(), brought, v})

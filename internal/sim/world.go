@@ -37,6 +37,7 @@ type world struct {
 	flushes []span         // when the bucket lost its documents
 	applied []mock.Applied // to buckets that are gone
 	over    chan struct{}  // closed at the end, for planted defects
+	later   later
 
 	mu       sync.Mutex
 	balance  *balance
