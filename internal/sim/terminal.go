@@ -135,10 +135,11 @@ func (w *world) doubted() time.Duration {
 	return at
 }
 
-// moved reports whether a call's vbucket has had another node since an instant, or none, as later calls have found it.
-func (w *world) moved(e *entry, since time.Duration) bool {
-	return slices.ContainsFunc(w.ledger, func(o *entry) bool {
-		return o.located && o.vbucket == e.vbucket && o.node != e.node && o.began >= since && o.began <= e.ended
+// moved reports whether a call's vbucket has had another node since the call began, or none, as it or later calls have
+// found.
+func (w *world) moved(e *entry) bool {
+	return e.reasons.Has(retry.NodeNotAvailable) || slices.ContainsFunc(w.ledger, func(o *entry) bool {
+		return o.located && o.vbucket == e.vbucket && o.node != e.node && o.began >= e.began && o.began <= e.ended
 	})
 }
 
@@ -181,7 +182,7 @@ func (w *world) endsSoon(e *entry, addr string, bucket bool) {
 	refused = refused && (addr == everywhere || w.staysMember(addr, since, e.ended))
 	since = max(since, e.began)
 	switch {
-	case !refused || !none || since >= e.ended || w.moved(e, since):
+	case !refused || !none || since >= e.ended || w.moved(e):
 	case e.ended-since > terminalMost:
 		w.report.violateWith("P6", func() []string { return w.history(e.key) },
 			"%s: its way to %q has been refused since %v, and it ended at %v", e, addr, since, e.ended)
