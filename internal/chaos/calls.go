@@ -331,8 +331,8 @@ func (a *attempt) judgeTime(verb string, err error) {
 
 // slackOf is how late a call may end in a round, beside what its process was late: 50 ms where the watch sees every
 // pause.
-func slackOf(processors int) time.Duration {
-	if processors > 1 {
+func slackOf(sc *scenario, processors int) time.Duration {
+	if processors > 1 || sc.workers > manyWorkers {
 		return coarseSlack
 	}
 	return deadlineSlack

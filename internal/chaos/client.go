@@ -43,7 +43,8 @@ const (
 const (
 	deadlineSlack = 50 * time.Millisecond
 	coarseSlack   = 2 * time.Second // where the watch does not see all that holds a call up: see doc.go
-	hops          = 4               // goroutines that run until a caller has its outcome: see doc.go
+	manyWorkers   = 1000
+	hops          = 4 // goroutines that run until a caller has its outcome: see doc.go
 	closeLimit    = 2 * time.Second
 	leftLimit     = 3 * time.Second // until what Close has ended is gone
 	calmTimeout   = 5 * time.Second
@@ -117,7 +118,7 @@ func Client(in io.Reader, out io.Writer) error {
 	if l, err := listen("127.0.0.1:0"); err == nil { // the runtime's own descriptors are there from now on
 		_ = l.Close()
 	}
-	c.slack = slackOf(runtime.GOMAXPROCS(0))
+	c.slack = slackOf(c.sc, runtime.GOMAXPROCS(0))
 	goroutines, files := runtime.NumGoroutine(), descriptors()
 	var watching sync.WaitGroup
 	watched, stopWatch := context.WithCancel(ctx)

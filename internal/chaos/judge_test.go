@@ -87,7 +87,8 @@ func TestALimitCountsTheTimeThatTheProcessIsRun(t *testing.T) {
 }
 
 // Within four turns of one run, and within one turn of four runs with seeds in a row, each scenario has rounds with one
-// processor and with several, over TCP and over TLS. With one processor each call is judged to 50 ms.
+// processor and with several, over TCP and over TLS. With one processor each call is judged to 50 ms, unless thousands
+// end at once.
 func TestEachScenarioMeetsBothKindsOfProcess(t *testing.T) {
 	for first := range uint64(6) {
 		for _, c := range []struct{ seeds, rounds int }{{1, turns * len(scenarios)}, {turns, len(scenarios)}} {
@@ -109,8 +110,11 @@ func TestEachScenarioMeetsBothKindsOfProcess(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, deadlineSlack, slackOf(1))
-	require.Equal(t, coarseSlack, slackOf(2))
+	for i := range scenarios {
+		strict := slackOf(&scenarios[i], 1) == deadlineSlack
+		require.Equal(t, scenarios[i].name != "10,000 callers", strict, scenarios[i].name)
+		require.Equal(t, coarseSlack, slackOf(&scenarios[i], 2))
+	}
 }
 
 // Hours of samples, each with one thing that grows: the verdict on it alone says so.
