@@ -41,8 +41,8 @@
 // deadline, and waits for its turn again after each slice of 10 ms, behind those that it has woken. They pause long
 // enough for their process to keep up most of the time; with 50 ms for them, an hour beside other work had 61 calls
 // that were later, in one round. In both cases 2 s are allowed instead of 50 ms. That is less than the delays that a
-// fault of the client adds: a handshake's limit, a pause between dials, a forgotten deadline. Every scenario but that of
-// the 10,000 callers has rounds with one processor, and the simulation judges each deadline without any of this, because
-// its time is not the machine's. A machine that is paused and goes on later has all its timers fire at once; the limits
-// for what hangs count such a pause as one second (see runTimer).
+// fault of the client adds: a handshake's limit, a pause between dials, a forgotten deadline. Every scenario but that
+// of the 10,000 callers has rounds with one processor, and the simulation judges each deadline without any of this,
+// because its time is not the machine's. A machine that is paused and goes on later has all its timers fire at once;
+// the limits for what hangs count such a pause as one second (see runTimer).
 package chaos

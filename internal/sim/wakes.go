@@ -33,8 +33,8 @@ func (o waits) Retry(rq *retry.Request, why retry.Reason, delay time.Duration) {
 }
 
 // awaitsWay reports whether a call that waits for the reason waits for a way. Room on a connection comes for one call
-// at a time, behind a breaker one call goes before all, and nodes have answers that say that the bucket is not ready, or
-// that there is no such scope or collection.
+// at a time, behind a breaker one call goes before all, and nodes have answers that say that the bucket is not ready,
+// or that there is no such scope or collection.
 func awaitsWay(why retry.Reason) bool {
 	out := []retry.Reason{
 		retry.EndpointNotWritable, retry.CircuitBreakerOpen, retry.CollectionMapRefreshInProgress, retry.BucketNotReady,
