@@ -16,9 +16,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// A call waits for the handshake of one node, although the login of another one was refused: the client looks again
-// whether it should after some milliseconds. That look is not due any more once the client is closed, and nothing
-// refers to the client.
+// A call waits for the handshake of one node although another node has refused the login. After some milliseconds the
+// client looks again whether the call should wait. Close ends that look, and nothing refers to the client then.
 func TestNoLookIsDueAfterClose_D251(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Virtual())
