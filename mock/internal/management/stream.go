@@ -1,8 +1,8 @@
 package management
 
 import (
+	"context"
 	"net/http"
-	"time"
 )
 
 // Configurations, short and long, once or as a stream: one whenever there is a newer one, for as long as the client
@@ -66,6 +66,8 @@ func (x *call) stream(make func(*Cluster) []byte) {
 		case <-x.r.Context().Done():
 			return
 		}
-		time.Sleep(x.s.host.Apart())
+		ctx, stop := context.WithTimeout(x.r.Context(), x.s.host.Apart())
+		<-ctx.Done()
+		stop()
 	}
 }
