@@ -47,6 +47,7 @@ type Node struct {
 	member membership
 	group  string // its server group
 	ports  *ports
+	held   []net.Conn // the ports of a node that is down
 	http   []*http.Server
 	conns  map[*conn]struct{}
 	// clients of application telemetry
@@ -185,7 +186,7 @@ func (n *Node) open() (*ports, error) {
 		if addr == "" {
 			continue
 		}
-		l, err := n.c.listenAt(addr)
+		l, err := n.listenAt(addr)
 		if err != nil {
 			p.close()
 			return nil, fmt.Errorf("mock: node %d: %w", n.index, err)
@@ -260,6 +261,7 @@ func (n *Node) accept(l net.Listener, secure bool) {
 // remains is what is left to close of a node that was taken down.
 type remains struct {
 	ports   *ports
+	held    []net.Conn
 	http    []*http.Server
 	conns   []*conn
 	sockets []*telemetrySocket
@@ -267,8 +269,8 @@ type remains struct {
 
 // detach takes the node down; the caller, who holds the mutex, closes what is returned after letting go of it.
 func (n *Node) detach() remains {
-	r := remains{n.ports, n.http, n.takeConns(), slices.Collect(maps.Keys(n.sockets))}
-	n.up, n.ports, n.http = false, nil, nil
+	r := remains{n.ports, n.held, n.http, n.takeConns(), slices.Collect(maps.Keys(n.sockets))}
+	n.up, n.ports, n.held, n.http = false, nil, nil, nil
 	return r
 }
 
@@ -283,6 +285,7 @@ func (r remains) close() {
 	if r.ports != nil {
 		r.ports.close()
 	}
+	freeAll(r.held)
 	for _, h := range r.http {
 		if h != nil {
 			h.Close() // its listeners are closed already, which is the error it reports
@@ -297,11 +300,13 @@ func (r remains) close() {
 }
 
 // listenAt opens one port. A port that the node had before may still be held by the system, so it tries for a while.
-func (c *Cluster) listenAt(addr string) (net.Listener, error) {
+func (n *Node) listenAt(addr string) (net.Listener, error) {
+	c := n.c
 	if c.net != nil {
 		return c.net.Listen(addr)
 	}
 	for try := 0; ; try++ {
+		n.letGo()
 		l, err := net.Listen("tcp", addr)
 		if err == nil || try == 20 {
 			return l, err

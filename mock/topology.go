@@ -90,7 +90,7 @@ func (c *Cluster) FailoverHard(node int) error {
 }
 
 // Kill stops a node: its connections break and its ports refuse new ones. The map still names it. Its documents come
-// back with Respawn.
+// back with Respawn. Until then, or until Close, the system gives its ports to no other program.
 func (c *Cluster) Kill(node int) error {
 	c.mu.Lock()
 	n, err := c.node(node)
@@ -101,6 +101,7 @@ func (c *Cluster) Kill(node int) error {
 	r := n.detach()
 	c.mu.Unlock()
 	r.close()
+	n.hold()
 	c.tell("node stopped", "node", node)
 	return nil
 }

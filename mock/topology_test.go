@@ -151,6 +151,38 @@ func TestKillAndRespawnKeepAddressAndDocuments(t *testing.T) {
 	r.closed()
 }
 
+// TestTheSystemGivesThePortsOfADeadNodeToNoOther_D253: a program that asked for a free port could get that of a node
+// that was killed, and answered the node's clients.
+func TestTheSystemGivesThePortsOfADeadNodeToNoOther_D253(t *testing.T) {
+	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 2), mock.TLS())
+	node := c.Node(1)
+	addrs := []string{node.Addr(), node.TLSAddr(), node.ManagementAddr(), node.ServiceAddr(mock.QueryService)}
+	notFree := func() (n int) {
+		for _, addr := range addrs {
+			if l, err := net.Listen("tcp", addr); err == nil {
+				require.NoError(t, l.Close())
+			} else {
+				n++
+			}
+		}
+		return n
+	}
+	for range 2 { // killing it again holds them anew
+		require.NoError(t, c.Kill(1))
+		require.Equal(t, len(addrs), notFree())
+		for _, addr := range addrs {
+			_, err := net.Dial("tcp", addr)
+			require.Error(t, err)
+		}
+	}
+	require.NoError(t, c.Respawn(1))
+	require.Equal(t, addrs[0], node.Addr())
+	loginAt(t, c, 1, baseFeatures...)
+	require.NoError(t, c.Kill(1))
+	require.NoError(t, c.Close())
+	require.Zero(t, notFree(), "they are free after Close")
+}
+
 func TestAddRebalanceRemove(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 12))
 	r := loginAt(t, c, 0, append(baseFeatures, memd.FeatureDuplex, memd.FeatureClustermapChange)...)
