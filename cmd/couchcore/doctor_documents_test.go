@@ -19,7 +19,7 @@ func TestDoctorWritesReadsAndRemoves(t *testing.T) {
 	m, _ := startMock(t)
 	r := examined(t, doctorHooks{}, login("-c", m.ConnString())...)
 	require.Zero(t, r.code, r.stdout+r.stderr)
-	require.Regexp(t, `(?m)^ok    documents +127\.0\.0\.1:\d+ `, r.stdout)
+	require.Regexp(t, `(?m)^`+passes+`documents +127\.0\.0\.1:\d+ `, r.stdout)
 	written := map[string]int{}
 	for _, a := range m.ApplyLog("default") {
 		require.True(t, strings.HasPrefix(a.Key, doctorKey), "%s", a.Key)

@@ -51,6 +51,9 @@ func login(more ...string) []string {
 	return append([]string{"-u", mock.DefaultUser, "-p", mock.DefaultPassword}, more...)
 }
 
+// passes is a finding without a fault. It has a warning where a machine with much else to do answers late.
+const passes = `(?:ok  |warn)  `
+
 // diagnosis is what a failed examination says: the step, the problem and what to change.
 func diagnosis(t *testing.T, r result, step, what, change string) {
 	t.Helper()
@@ -368,8 +371,8 @@ func TestDoctorOverHTTP(t *testing.T) {
 	at := "http://" + m.Node(0).ManagementAddr()
 	r := examined(t, doctorHooks{}, login("-c", at)...)
 	require.Zero(t, r.code, r.stdout+r.stderr)
-	require.Regexp(t, `(?m)^ok    TCP +`+m.Node(0).ManagementAddr(), r.stdout)
-	require.Regexp(t, `(?m)^ok    nodes +`+m.Node(0).Addr(), r.stdout)
+	require.Regexp(t, `(?m)^`+passes+`TCP +`+m.Node(0).ManagementAddr(), r.stdout)
+	require.Regexp(t, `(?m)^`+passes+`nodes +`+m.Node(0).Addr(), r.stdout)
 	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "x", "-p", "sesame"), "HELLO", "authentication failure",
 		"check --username (x)")
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "http://"+closedPort(t))...), "TCP", "connection refused",

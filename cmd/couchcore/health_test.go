@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"regexp"
 	"strings"
 	"testing"
@@ -82,13 +81,12 @@ func TestPingOfAServiceThatNoNodeOffers(t *testing.T) {
 	require.Equal(t, "couchcore: ping: no node offers the service search\n", r.stderr)
 }
 
-// closedPort is an address that nothing listens at.
+// closedPort is an address at which nothing listens until the test ends.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
+	m := mock.Start(t, mock.Nodes(1))
+	require.NoError(t, m.Kill(0))
+	return m.Node(0).Addr()
 }
 
 func TestHealthOfAClusterThatIsNotThere(t *testing.T) {
