@@ -2,9 +2,13 @@ package core_test
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -90,6 +94,39 @@ func TestACanaryClosesTheBreaker_B97(t *testing.T) {
 		_, err = kv.Do(ctx(t), b, once) // one failure after that is no reason
 		require.NoError(t, err)
 	}, breaker)
+}
+
+// TestABreakerHearsOfAllLossesFirst_D254: when calls had no answer together, because their connection ended or at one
+// deadline, what a program did as soon as the first had failed could meet a breaker that had not counted the others. It
+// waited for the next connection, or was sent to the silent node.
+func TestABreakerHearsOfAllLossesFirst_D254(t *testing.T) {
+	const calls = 2000
+	for name, end := range map[string]func(m *mock.Cluster) error{
+		"the connection's end": func(m *mock.Cluster) error { return m.Kill(0) },
+		"the deadline":         func(*mock.Cluster) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+				get := kv.Get{Key: keyOn(t, b, m.Node(0).Addr()), Common: kv.Common{Retry: never, Timeout: time.Second}}
+				m.Inject(only(memd.OpGet, 0), mock.Drop())
+				var all sync.WaitGroup
+				var refused atomic.Int64
+				for range calls {
+					all.Go(func() {
+						_, err := kv.Do(ctx(t), b, get)
+						assert.NotErrorIs(t, err, cberr.CircuitBreakerOpen)
+						if _, err = kv.Do(ctx(t), b, get); errors.Is(err, cberr.CircuitBreakerOpen) {
+							refused.Add(1)
+						}
+					})
+				}
+				time.Sleep(100 * time.Millisecond)
+				require.NoError(t, end(m))
+				all.Wait()
+				require.EqualValues(t, calls, refused.Load())
+			}, breaker, func(c *core.Config) { c.Retry.CircuitBreaker.Volume = calls })
+		})
+	}
 }
 
 func TestBreakersCountWithinTheirWindow(t *testing.T) {

@@ -123,6 +123,7 @@ func (d *dispatcher) Complete(f func())             { f() }
 type ignores struct{}
 
 func (ignores) Answered(*conn.Conn, *call.Call, *memd.Packet) {}
+func (ignores) Unanswered(int, error)                         {}
 func (ignores) Lost(c *call.Call, _ uint32, cause error)      { c.Fail(cause) }
 func (ignores) Unsent(c *call.Call, _ bool, cause error)      { c.Fail(cause) }
 func (ignores) Expired(c *call.Call)                          { c.Fail(cberr.UnambiguousTimeout) }

@@ -18,6 +18,9 @@ type Handler interface {
 	// Answered gets a call whose attempt was answered with something else than success; the attempt is claimed. p is
 	// valid during the call.
 	Answered(cn *Conn, c *call.Call, p *memd.Packet)
+	// Unanswered says that Lost or Expired gets n calls next, one by one. It comes before all of them, because what
+	// follows from the end of the first may happen before the last has ended.
+	Unanswered(n int, cause error)
 	// Lost gets a call that was on the wire when the connection ended.
 	Lost(c *call.Call, epoch uint32, cause error)
 	// Unsent gets a call that provably never reached the server. cut says that part of its frame was written.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -126,6 +127,9 @@ func (c *Conn) sweep() {
 	over, room := c.slots.orphans > maxOrphans, c.slots.room()
 	c.deadlines.arm(next, tick)
 	c.mu.Unlock()
+	if len(due) > 0 {
+		c.h.Unanswered(len(due), cberr.Timeout)
+	}
 	for _, call := range due {
 		c.h.Expired(call)
 	}

@@ -48,7 +48,9 @@ func (c *Conn) broken(p *part, n int, cause error) {
 	start := 0
 	for _, f := range p.frames {
 		if int(f.end) > n {
-			c.unsent(f, start < n, cause)
+			if k, ok := c.take(f.opaque); ok {
+				c.notSent(k, start < n, cause)
+			}
 		}
 		start = int(f.end)
 	}
@@ -57,17 +59,26 @@ func (c *Conn) broken(p *part, n int, cause error) {
 	c.mu.Unlock()
 }
 
-// unsent reports the call of a frame that did not reach the server, unless another goroutine has claimed its slot.
-func (c *Conn) unsent(f frame, cut bool, cause error) {
-	s := c.slots.at(f.opaque)
-	epoch, ok := s.claim(f.opaque, slotFree, false)
-	if !ok {
-		return
+// claimed is a call that was taken out of its slot.
+type claimed struct {
+	call  *call.Call
+	epoch uint32
+}
+
+// take takes a call out of its slot; false when another goroutine has claimed it.
+func (c *Conn) take(opaque uint32) (k claimed, ok bool) {
+	s := c.slots.at(opaque)
+	epoch, ok := s.claim(opaque, slotFree, false)
+	if ok {
+		k, s.call = claimed{s.call, epoch}, nil
 	}
-	call := s.call
-	s.call = nil
-	if epoch == 0 || call.State.Unsent(epoch) {
-		c.h.Unsent(call, cut, cause)
+	return k, ok
+}
+
+// notSent reports a call whose frame did not reach the server.
+func (c *Conn) notSent(k claimed, cut bool, cause error) {
+	if k.epoch == 0 || k.call.State.Unsent(k.epoch) {
+		c.h.Unsent(k.call, cut, cause)
 	}
 }
 
@@ -84,29 +95,32 @@ func (c *Conn) teardown() {
 	pend, used, cause := c.writer.pend, c.slots.used, c.cause
 	c.writer.pend, c.writer.spares = nil, nil
 	c.mu.Unlock()
+	var unsent, lost []claimed
 	for _, p := range pend {
 		for _, f := range p.frames {
-			c.unsent(f, false, cause)
+			if k, ok := c.take(f.opaque); ok {
+				unsent = append(unsent, k)
+			}
 		}
 	}
-	type lost struct {
-		call  *call.Call
-		epoch uint32
-	}
-	var all []lost
 	for i := range used {
-		s := c.slots.at(uint32(i) << 16)
-		if epoch, ok := s.claim(uint32(s.word.Load())>>2, slotFree, false); ok {
-			all = append(all, lost{s.call, epoch})
-			c.countUnanswered(s.call, epoch != 0, c.deadlines.now())
-			s.call = nil
+		place := uint32(i) << 16
+		if k, ok := c.take(place | uint32(c.slots.at(place).word.Load())>>2); ok {
+			lost = append(lost, k)
+			c.countUnanswered(k.call, k.epoch != 0, c.deadlines.now())
 		}
 	}
 	c.counts.Release()
 	c.mu.Lock()
 	c.slots.used, c.slots.free, c.slots.orphans = 0, nil, 0
 	c.mu.Unlock()
-	for _, l := range all {
-		c.h.Lost(l.call, l.epoch, cause)
+	if len(lost) > 0 {
+		c.h.Unanswered(len(lost), cause)
+	}
+	for _, k := range unsent {
+		c.notSent(k, false, cause)
+	}
+	for _, k := range lost {
+		c.h.Lost(k.call, k.epoch, cause)
 	}
 }

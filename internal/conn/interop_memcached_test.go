@@ -40,6 +40,8 @@ func (o *outcomes) Answered(_ *conn.Conn, c *call.Call, p *memd.Packet) {
 	c.Fail(c.StatusError(p, call.Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0)))
 }
 
+func (o *outcomes) Unanswered(int, error) {}
+
 func (o *outcomes) Lost(c *call.Call, _ uint32, cause error) {
 	o.count(&o.lost)
 	c.Fail(cause)

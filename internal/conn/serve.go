@@ -144,6 +144,7 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 	}
 	switch {
 	case p.Opcode != call.Sent(): // no later answer can be trusted either
+		c.h.Unanswered(1, ErrOutOfStep)
 		c.h.Lost(call, epoch, ErrOutOfStep)
 		c.Close(ErrOutOfStep)
 	case p.Status == memd.StatusSuccess:

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"log/slog"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
@@ -140,9 +139,15 @@ func (p *pipeline) Answered(cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
 	p.r.answered(p, cn, c, pkt)
 }
 
+// Unanswered implements conn.Handler.
+func (p *pipeline) Unanswered(n int, cause error) {
+	for range n {
+		p.counts(true, cause)
+	}
+}
+
 // Lost implements conn.Handler.
 func (p *pipeline) Lost(c *call.Call, epoch uint32, cause error) {
-	p.counts(true, cause)
 	c.Share()
 	if p.r.o.Slow != nil {
 		c.Spend(p.r.now(), 0)
@@ -174,7 +179,6 @@ func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
 
 // Expired implements conn.Handler.
 func (p *pipeline) Expired(c *call.Call) {
-	p.counts(true, cberr.Timeout)
 	p.r.expire(c)
 }
 
