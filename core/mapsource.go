@@ -338,7 +338,10 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 		if err := s.take(ctx, addr, raw); err != nil && s.b.router.Snapshot() == nil {
 			return false, err // another node may have one that can be used
 		}
-		some = true // with a map that works the next one is waited for, whatever this one is
+		some = true      // with a map that works the next one is waited for, whatever this one is
+		if !s.needed() { // the map may have brought the nodes that give the next ones
+			return true, nil
+		}
 	}
 }
 

@@ -19,7 +19,8 @@ type Handler interface {
 	// valid during the call.
 	Answered(cn *Conn, c *call.Call, p *memd.Packet)
 	// Unanswered says that Lost or Expired gets n calls next, one by one. It comes before all of them, because what
-	// follows from the end of the first may happen before the last has ended.
+	// follows from the end of the first may happen before the last has ended. The cause is nil where deadlines have
+	// passed.
 	Unanswered(n int, cause error)
 	// Lost gets a call that was on the wire when the connection ended.
 	Lost(c *call.Call, epoch uint32, cause error)

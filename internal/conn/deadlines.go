@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -127,12 +126,7 @@ func (c *Conn) sweep() {
 	over, room := c.slots.orphans > maxOrphans, c.slots.room()
 	c.deadlines.arm(next, tick)
 	c.mu.Unlock()
-	if len(due) > 0 {
-		c.h.Unanswered(len(due), cberr.Timeout)
-	}
-	for _, call := range due {
-		c.h.Expired(call)
-	}
+	c.expire(due)
 	if silent && !durable {
 		c.h.Silent(c)
 	}
@@ -144,6 +138,16 @@ func (c *Conn) sweep() {
 	}
 	if over {
 		c.Close(ErrOrphans)
+	}
+}
+
+// expire reports calls whose deadline has passed.
+func (c *Conn) expire(due []*call.Call) {
+	if len(due) > 0 {
+		c.h.Unanswered(len(due), nil)
+	}
+	for _, call := range due {
+		c.h.Expired(call)
 	}
 }
 

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"log/slog"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
@@ -141,6 +142,9 @@ func (p *pipeline) Answered(cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
 
 // Unanswered implements conn.Handler.
 func (p *pipeline) Unanswered(n int, cause error) {
+	if cause == nil {
+		cause = cberr.Timeout
+	}
 	for range n {
 		p.counts(true, cause)
 	}
