@@ -317,7 +317,12 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	stalled := a.w.watch.stalled(from, a.over)
-	switch own := late - hops*stalled; {
+	own, waited := late-hops*stalled, time.Duration(0)
+	if own > deadlineSlack {
+		waited = a.w.delays.waited(from, a.over)
+		own -= min(waited, coarseSlack-deadlineSlack)
+	}
+	switch {
 	case own <= deadlineSlack:
 		a.w.busy.Add(1)
 		return
@@ -325,14 +330,15 @@ func (a *attempt) judgeTime(verb string, err error) {
 		a.w.between.Add(1)
 		return
 	}
-	a.w.violate("P1", pastDeadline, "%s of %v ended %v after %s, of which the process was not run for %v: %v", verb,
-		a.limit, late, what, stalled, err)
+	a.w.violate("P1", pastDeadline,
+		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v: %v", verb,
+		a.limit, late, what, stalled, waited, err)
 }
 
-// slackOf is how late a call may end in a round, beside what its process was late: 50 ms where the watch sees every
-// pause.
-func slackOf(sc *scenario, processors int) time.Duration {
-	if processors > 1 || sc.workers > manyWorkers {
+// slackOf is how late a call may end in a round, beside what its process and threads were not run for: 50 ms where all
+// of that is seen.
+func slackOf(sc *scenario, processors int, delays bool) time.Duration {
+	if processors > 1 && !delays || sc.workers > manyWorkers {
 		return coarseSlack
 	}
 	return deadlineSlack

@@ -42,7 +42,7 @@ const (
 
 const (
 	deadlineSlack = 50 * time.Millisecond
-	coarseSlack   = 2 * time.Second // where the watch does not see all that holds a call up: see doc.go
+	coarseSlack   = 2 * time.Second // where not all is seen that holds a call up: see doc.go
 	manyWorkers   = 1000
 	hops          = 4 // goroutines that run until a caller has its outcome: see doc.go
 	closeLimit    = 2 * time.Second
@@ -57,6 +57,7 @@ type client struct {
 	sc          *scenario
 	to          *wire
 	watch       *watch
+	delays      *delays // nil where it is not wanted, or the system does not count
 	secrets     canary.Forms
 	balance     balance
 	worker      sync.WaitGroup // that make calls
@@ -118,12 +119,9 @@ func Client(in io.Reader, out io.Writer) error {
 	if l, err := listen("127.0.0.1:0"); err == nil { // the runtime's own descriptors are there from now on
 		_ = l.Close()
 	}
-	c.slack = slackOf(c.sc, runtime.GOMAXPROCS(0))
 	goroutines, files := runtime.NumGoroutine(), descriptors()
-	var watching sync.WaitGroup
-	watched, stopWatch := context.WithCancel(ctx)
+	stopWatch := c.startWatch(runtime.GOMAXPROCS(0))
 	defer stopWatch()
-	watching.Go(func() { c.watch.run(watched) })
 	if err := c.openAll(); err != nil {
 		return err
 	}
@@ -136,11 +134,28 @@ func Client(in io.Reader, out io.Writer) error {
 		c.calm()
 	}
 	c.end()
-	stopWatch() // it starts goroutines, too
-	watching.Wait()
+	stopWatch() // it starts goroutines, and has files
 	c.left(goroutines, files)
 	c.sum()
 	return nil
+}
+
+// startWatch starts what sees that the process or its threads are not run, and says how late calls may end beside that.
+func (c *client) startWatch(processors int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { c.watch.run(ctx) })
+	if processors > 1 && c.sc.workers <= manyWorkers {
+		c.delays = newDelays(procRoot)
+	}
+	if c.delays != nil {
+		wg.Go(func() { c.delays.run(ctx) })
+	}
+	c.slack = slackOf(c.sc, processors, c.delays != nil)
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // config is that of a client of the scenario.

@@ -78,7 +78,7 @@ const pathHead = 1 + 1 + 2 + 4
 type summary struct {
 	Calls      int            `json:"calls"`       // reads included
 	Verbs      map[string]int `json:"verbs"`       // calls that have succeeded, by what they do
-	Busy       int            `json:"busy"`        // calls that were late as the process was
+	Busy       int            `json:"busy"`        // calls that were late as the process or its threads were
 	WorstStall int64          `json:"worst_stall"` // ns
 	Strict     bool           `json:"strict"`      // calls might end 50 ms late, not 2 s
 	Between    int            `json:"between"`     // calls that were later than 50 ms where they might

@@ -71,6 +71,7 @@ func TestPlantedDefectsAreNoticed(t *testing.T) {
 	if os.Getenv("COUCHCORE_TWINS") == "" {
 		t.Skip("COUCHCORE_TWINS=1 runs it: a round for each of them")
 	}
+	t.Run(plantLate+" with two processors", lateWithTwoProcessors) // alone: threads that have to wait explain 200 ms
 	for plant, property := range map[string]string{
 		plantLost: "P3", plantTwice: "P2", plantUntrue: "P4", plantUnended: "P1", plantLate: "P1",
 		plantGoroutine: "P11", plantDescriptor: "P11",
@@ -87,6 +88,33 @@ func TestPlantedDefectsAreNoticed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func lateWithTwoProcessors(t *testing.T) {
+	d := newDelays(procRoot)
+	if d == nil {
+		t.Skip("the system does not count what threads wait for: 2 s are allowed")
+	}
+	o := options(plantLate, time.Second)
+	o.Env = append(o.Env, "GOMAXPROCS=2")
+	began, waited := time.Now(), time.Duration(0)
+	var r *Report
+	d.runs(t, func() {
+		var err error
+		r, err = Run(context.Background(), o)
+		require.NoError(t, err)
+		waited = d.waited(began, time.Now())
+	})
+	took := time.Since(began)
+	require.Equal(t, 1, r.StrictRounds)
+	for _, v := range r.Failures {
+		require.Equal(t, "P1", v.Property, v.String())
+	}
+	if r.PastDeadline == 0 && waited > took/4 {
+		t.Skipf("this process's threads waited for %v in %v: what the client's waited explains 200 ms", waited, took)
+	}
+	require.NotZero(t, r.PastDeadline, "threads waited for %v in %v", waited, took)
+	t.Logf("%d calls of %d past their deadline, threads waited for %v in %v", r.PastDeadline, r.Calls, waited, took)
 }
 
 // A soak of some seconds is quiet about a client that keeps nothing, and each planted defect fails it.
