@@ -118,7 +118,7 @@ func TestDelaysAreThoseOfTheTimeBetween(t *testing.T) {
 	require.EqualValues(t, 70, d.waited(at(9), at(12)), "until the last sample")
 	p.thread("1", 8)
 	d.runs(t, func() {
-		require.EqualValues(t, 28, d.waited(at(36), at(42)), "the last sample began before the end: the next one counts")
+		require.EqualValues(t, 28, d.waited(at(36), at(42)), "the last one began before the end")
 	})
 	for i := range 2 * delaysKeeps { // what is old is forgotten
 		note(100+i, 100+i, time.Duration(1000+i))

@@ -24,6 +24,7 @@ type call struct {
 	began     time.Time
 	endpoint  string
 	avoid     map[string]bool        // nodes that this request could not reach
+	turn      uint32                 // of the attempt among the service's nodes
 	attempts  int                    // that were handed to net/http
 	size      int                    // of the body
 	queued    bool                   // it waited for another request's retry
@@ -140,6 +141,9 @@ func (k *call) run() (*httpsvc.Response, error) {
 // gate keeps it back, because the node has told another one of the same path to come back later. It is false when the
 // call has ended, or the orchestrator was asked.
 func (k *call) place() (ok bool) {
+	if next := k.c.next[k.r.Service]; next != nil { // one turn, however often the attempt looks for a node
+		k.turn = next.Add(1)
+	}
 	joined := false // the queue
 	defer func() {
 		if joined {

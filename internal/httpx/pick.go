@@ -49,7 +49,7 @@ func (c *Client) pick(k *call) choice {
 	if len(all) == 0 {
 		return choice{unknown: !known}
 	}
-	start, now := int(c.next[k.r.Service].Add(1)%uint32(len(all))), time.Now()
+	start, now := int(k.turn%uint32(len(all))), time.Now()
 	best, bestCost := choice{}, -1
 	for n := range all {
 		a := all[(start+n)%len(all)]

@@ -28,6 +28,7 @@ func TestWishesAboutNodes(t *testing.T) {
 		picked := func() map[string]int {
 			got := map[string]int{}
 			for range 12 {
+				k.turn++
 				got[c.pick(k).addr]++
 			}
 			return got
