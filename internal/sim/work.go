@@ -73,7 +73,7 @@ func (w *world) sample() {
 	}
 	w.mu.Lock()
 	w.parked = max(w.parked, n)
-	if w.faulted == 0 {
+	if !w.settled {
 		w.queued = max(w.queued, queued)
 	}
 	w.mu.Unlock()

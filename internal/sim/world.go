@@ -86,6 +86,7 @@ type world struct {
 	slow        atomic.Int64         // how much longer it takes to connect
 	jumps       []span               // when it was
 	moods       moods
+	empty       unreadiness
 
 	errorMap map[memd.Status]mapEntry // the nodes'
 	closedAt time.Duration            // when the client began to be closed
@@ -93,7 +94,8 @@ type world struct {
 	secrets  canary.Forms
 	closing  atomic.Bool
 
-	faulted   time.Duration // when the last fault was over
+	settled   bool          // all faults are over
+	faulted   time.Duration // when the last one was
 	broken    span          // when connections were broken after that
 	disturbed []breakage
 	out       []breakage // nodes that have left
@@ -492,5 +494,6 @@ func (w *world) settle() {
 	}
 	w.goodAgain()
 	w.moods.calm()
-	w.faulted = w.since()
+	w.readyAtLast()
+	w.settled, w.faulted = true, w.since()
 }

@@ -107,14 +107,22 @@ func poorMaps() fault {
 	}}
 }
 
+// unreadiness is what a run keeps of the maps without vbuckets that it begins with.
+type unreadiness struct {
+	in         *mock.Injection
+	given      bool
+	epoch, rev int64 // of the nodes' own map when they gave the last one
+}
+
 // emptyAtFirst has nodes answer the first questions about the map with one that has no vbuckets yet, as of a bucket
-// that was just made, in the runs that begin so.
+// that was just made, in the runs that begin so. A short run may end before all of these questions have come, and
+// before a node has told of a newer map: see readyAtLast.
 func (w *world) emptyAtFirst() {
-	if w.unready == 0 {
+	if w.unready == 0 || w.leavesOut(emptyMap) {
 		return
 	}
 	w.m.BumpRevision()
-	w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}, Times: w.unready},
+	w.empty.in = w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}, Times: w.unready},
 		mock.Rewrite(func(_, rep *memd.Packet) {
 			var m map[string]any
 			if rep.Status != memd.StatusSuccess || json.Unmarshal(rep.Value, &m) != nil {
@@ -123,11 +131,31 @@ func (w *world) emptyAtFirst() {
 			m["vBucketServerMap"] = map[string]any{
 				"hashAlgorithm": "CRC", "numReplicas": 0, "serverList": []string{}, "vBucketMap": [][]int{},
 			}
-			_, rev := w.m.Revision()
+			epoch, rev := w.m.Revision()
 			m["rev"] = rev - 1
 			rep.Value, _ = json.Marshal(m) // what was JSON is JSON again
+			w.mu.Lock()
+			w.empty.given, w.empty.epoch, w.empty.rev = true, epoch, rev
+			w.mu.Unlock()
 			w.fired(emptyMap, 1)
 		}))
+}
+
+// readyAtLast ends that. A node tells of the map that has vbuckets as soon as it has it, and a client that is told of
+// maps does not ask for one. The nodes of the mock had that map when they gave the one without, so that they tell of it
+// only with the next change of the cluster. Where there was none, and the client waits for it, they tell of it now.
+func (w *world) readyAtLast() {
+	if w.empty.in == nil {
+		return
+	}
+	w.empty.in.Remove()
+	epoch, rev := w.m.Revision()
+	w.mu.Lock()
+	untold := w.empty.given && w.empty.epoch == epoch && w.empty.rev == rev
+	w.mu.Unlock()
+	if used, ok := w.b.Map(); untold && (!ok || used.VBuckets == 0) {
+		w.m.Push()
+	}
 }
 
 // emptyMap is the name of what only some runs begin with.
