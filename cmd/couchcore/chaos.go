@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,11 +35,12 @@ type chaosCmd struct {
 	Seeds int    `default:"40" help:"How many seeds, counting up (default: 40)."`
 	Child bool   `hidden:"" help:"Run one seed in this process and print its report."`
 	// of a smaller run, as a failure names them
-	Without []string   `sep:"none" placeholder:"NAME" help:"Leave out a fault, a change or a part of the run (repeatable)."`
-	Workers int        `help:"The most workers of a run."`
-	Nodes   int        `help:"The most nodes of a run."`
-	Shrink  bool       `default:"true" negatable:"" help:"Look for a smaller run that fails like the first one (default: yes)."`
-	Break   sim.Defect `hidden:"" help:"Plant a defect, to see that it is noticed."`
+	Without []string      `sep:"none" placeholder:"NAME" help:"Leave out a fault, a change or a part of the run (repeatable)."`
+	Workers int           `help:"The most workers of a run."`
+	Nodes   int           `help:"The most nodes of a run."`
+	Shrink  bool          `default:"true" negatable:"" help:"Look for a smaller run that fails like the first one (default: yes)."`
+	Break   sim.Defect    `hidden:"" help:"Plant a defect, to see that it is noticed."`
+	Limit   time.Duration `hidden:"" help:"How long one seed may take, in real time."`
 	// over real sockets: see chaos_real.go
 	Real     bool          `help:"Instead: real sockets and processes, which are killed, stopped and reset (default: no)."`
 	Soak     bool          `help:"Instead: load over real sockets, to see whether anything grows (default: no)."`
@@ -65,7 +67,8 @@ func (c *chaosCmd) Run(a *app) error {
 	}
 	if c.Child {
 		o := c.options(c.Seed)
-		o.Ops = ops
+		o.Ops, o.Progress = ops, new(sim.Progress)
+		tellsWhenAsked(o.Progress, a.stderr)
 		sim.Main(o, func(r *sim.Report) {
 			if err := a.emit(r); err != nil {
 				os.Exit(exitFailed)
@@ -155,9 +158,10 @@ func (c *chaosCmd) judged(ctx context.Context, self string, o sim.Options, again
 }
 
 // one runs a seed in a process of its own, most on one processor, since others run at the same time. A process that
-// dies is a violation.
-func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options, processors int) *sim.Report {
-	ctx, cancel := context.WithTimeout(ctx, chaosLimit+time.Duration(o.Ops)*chaosLimit/50_000)
+// dies, or does not end in time, is a violation.
+func (c *chaosCmd) one(command context.Context, self string, o sim.Options, processors int) *sim.Report {
+	limit := c.limit(o.Ops)
+	ctx, cancel := context.WithTimeout(command, limit)
 	defer cancel()
 	args := []string{
 		"chaos", "--child", "--seeds=1", fmt.Sprintf("--seed=%d", o.Seed), fmt.Sprintf("--ops=%d", o.Ops),
@@ -170,6 +174,7 @@ func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options, processo
 		args = append(args, "--without="+name)
 	}
 	child := exec.CommandContext(ctx, self, args...)
+	asksFirst(command, child)
 	child.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", processors), chaosEnv+"=1")
 	var out, errs bytes.Buffer
 	child.Stdout, child.Stderr = &out, &errs
@@ -178,11 +183,13 @@ func (c *chaosCmd) one(ctx context.Context, self string, o sim.Options, processo
 	if err == nil {
 		err = json.Unmarshal(out.Bytes(), r)
 	}
-	if err != nil {
-		text := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		r = &sim.Report{Seed: o.Seed, Violations: []sim.Violation{{
+	switch {
+	case err != nil && ctx.Err() != nil && command.Err() == nil:
+		return late(o, limit, errs.String())
+	case err != nil:
+		return &sim.Report{Seed: o.Seed, Violations: []sim.Violation{{
 			Seed: o.Seed, Property: sim.Died, What: fmt.Sprintf("the process ended: %v", err),
-			History: text[:min(len(text), 50)],
+			History: firstLines(errs.String()),
 		}}}
 	}
 	return r
@@ -221,8 +228,10 @@ func (c *chaosCmd) verdict(ctx context.Context, a *app, t *sim.Totals, ops int, 
 			return err
 		}
 	}
-	if len(t.Failures) > 0 && c.Shrink && !a.json && ctx.Err() == nil {
-		if err := c.smaller(ctx, a, t.Failures[0], ops); err != nil {
+	// each smaller run of a seed that was late may take as long as that
+	inTime := slices.IndexFunc(t.Failures, func(v sim.Violation) bool { return v.Property != sim.Late })
+	if inTime >= 0 && c.Shrink && !a.json && ctx.Err() == nil {
+		if err := c.smaller(ctx, a, t.Failures[inTime], ops); err != nil {
 			return err
 		}
 	}

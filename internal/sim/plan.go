@@ -16,6 +16,8 @@ type Options struct {
 	// same.
 	Without        []string
 	Workers, Nodes int
+	// Progress, unless it is nil, says how far the run is while it goes on.
+	Progress *Progress
 	// Break plants a defect, to see that the property that forbids it fails. See Defects.
 	Break Defect
 	// abandon takes the report of a run that has left goroutines blocked and so cannot end; it ends the process.

@@ -36,7 +36,7 @@ type Report struct {
 // Violation is a property that did not hold.
 type Violation struct {
 	Seed     uint64   `json:"seed"`
-	Property string   `json:"property"` // "P1" to "P16", or one of Died, Replay and "setup": the run itself has failed
+	Property string   `json:"property"` // "P1" to "P16", or one of Died, Late, Replay and "setup": the run itself failed
 	What     string   `json:"what"`
 	History  []string `json:"history,omitempty"` // of the document or the call, short
 	// Of the run: to see whether another run of the seed is the same, and what the seed has drawn.
@@ -51,6 +51,7 @@ type Violation struct {
 // Properties beside the programme's.
 const (
 	Died   = "died"   // the process of the run has ended before its report
+	Late   = "late"   // that process has not ended in time
 	Replay = "replay" // another run of the seed has another trace
 )
 

@@ -52,6 +52,7 @@ func (w *world) enter(e *entry) *entry {
 		w.latest[e.key] = e
 	}
 	w.calls++
+	w.Progress.began(w.calls, e.began)
 	sample := w.calls%16 == 0
 	w.watchMap()
 	if vb, nodes, ok := w.b.Locate([]byte(e.key)); ok && e.verb != readCopy && !e.named {

@@ -315,6 +315,7 @@ func (w *world) paceWith(f *mock.Flow, id uint64, lo time.Duration, asked func()
 func Run(t *testing.T, o Options) *Report {
 	w := &world{plan: draw(o), report: newReport(o)}
 	synctest.Test(t, w.run)
+	w.Progress.ended()
 	w.check()
 	return w.report
 }
