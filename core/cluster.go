@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -232,14 +234,11 @@ func (c *Cluster) hasClosed() bool {
 	}
 }
 
+// all are the buckets in the order of their names.
 func (c *Cluster) all() []*Bucket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	bs := make([]*Bucket, 0, len(c.buckets))
-	for _, b := range c.buckets {
-		bs = append(bs, b)
-	}
-	return bs
+	return slices.SortedFunc(maps.Values(c.buckets), func(a, b *Bucket) int { return cmp.Compare(a.name, b.name) })
 }
 
 // explained lets calls look again: a terminal condition may explain now what they wait for.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"net"
 	"runtime"
+	"runtime/pprof"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,4 +62,54 @@ func closedWhileACallWaits(t *testing.T, cfg core.Config) (weak.Pointer[core.Clu
 	_, err = f.Wait(t.Context())
 	require.Error(t, err)
 	return weak.Make(c), weak.Make(b)
+}
+
+// tellsOfClose is a connection that says when it is closed.
+type tellsOfClose struct {
+	net.Conn
+	tell func()
+}
+
+func (c tellsOfClose) Close() error {
+	c.tell()
+	return c.Conn.Close()
+}
+
+// Buckets are closed in the order of their names, one after the other: what a run of a program does is the same each
+// time.
+func TestBucketsAreClosedInTheOrderOfTheirNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"a", "b", "c", "d", "default", "e"}
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 4), mock.Virtual())
+		for _, name := range names {
+			if name != "default" {
+				require.NoError(t, m.CreateBucket(name, 4))
+			}
+		}
+		var mu sync.Mutex
+		var closed []string
+		cfg, err := core.ParseConnString(m.ConnString())
+		require.NoError(t, err)
+		cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			name, ok := pprof.Label(ctx, "couchcore.bucket")
+			nc, err := m.Dial(ctx, network, addr)
+			if err != nil || !ok {
+				return nc, err
+			}
+			return tellsOfClose{nc, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				closed = append(closed, name)
+			}}, nil
+		}
+		c := openConfig(t, cfg)
+		for _, name := range names {
+			require.NoError(t, c.Bucket(name).WaitReady(within(t, time.Second)))
+		}
+		require.NoError(t, c.Close())
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, names, slices.Compact(closed))
+	})
 }
