@@ -41,6 +41,7 @@ func asksFirst(command context.Context, child *exec.Cmd) {
 }
 
 // tellsWhenAsked writes how far the run is and the stacks of its goroutines when this process is asked, and ends it.
+// The goroutine that waits for that lasts as long as the process.
 func tellsWhenAsked(p *sim.Progress, to io.Writer) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGQUIT)
