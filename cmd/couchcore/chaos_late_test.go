@@ -30,14 +30,14 @@ func TestChaosSaysThatASeedIsOutOfTime(t *testing.T) {
 		t.Skip("a process cannot be asked for its stacks")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	r := couchcore("chaos", "--seeds", "1", "--ops", "1000000", "--limit", "3s")
+	r := couchcore("chaos", "--seeds", "1", "--ops", "1000000", "--limit", "8s")
 	require.Equal(t, exitFailed, r.code, r.stderr)
-	said := regexp.MustCompile(`late violated by seed 1: the seed did not end within its limit of 3s of real time: ` +
+	said := regexp.MustCompile(`late violated by seed 1: the seed did not end within its limit of 8s of real time: ` +
 		`[1-9]\d* calls had begun, the last one \S+s into the run; all stacks of its goroutines are in (\S+)\n`).
 		FindStringSubmatch(r.stdout)
 	require.Len(t, said, 2, r.stdout)
 	require.Contains(t, r.stdout, "\n  again: couchcore chaos --seed 1 --seeds 1 --ops 1000000\n")
-	require.Contains(t, r.stderr, "the seed did not end within its limit of 3s")
+	require.Contains(t, r.stderr, "the seed did not end within its limit of 8s")
 	require.NotContains(t, r.stdout, "smaller:")
 	stacks, err := os.ReadFile(said[1])
 	require.NoError(t, err)
