@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -34,11 +35,15 @@ func newLink(n *Network, id uint64, local, remote address) *Link {
 	return l
 }
 
-// segment is one piece on its way.
+// segment is one piece on its way, or what a bandwidth has cut off one.
 type segment struct {
-	b    []byte
-	at   time.Time // when it arrives
-	sent time.Time
+	b       []byte
+	at      time.Time // when it arrives
+	sent    time.Time
+	latency time.Duration
+	whole   []byte // the piece
+
+	idle, last time.Time // the flow's before this
 }
 
 // Flow is one direction of a Link.
@@ -351,44 +356,66 @@ func (f *Flow) add(b []byte, latency time.Duration) bool {
 		return false
 	}
 	f.size += len(b)
-	b = append([]byte(nil), b...)
-	for len(b) > 0 {
-		m := len(b)
-		leaves := now
+	if latency > 0 && len(b) > 0 {
+		f.effects.Delayed++
+	}
+	whole, first := append([]byte(nil), b...), len(f.segs)
+	for rest := whole; len(rest) > 0; {
+		m := len(rest)
 		if f.rate > 0 {
 			m = min(m, max(1, f.rate/20))
-			if f.idle.After(now) {
-				leaves = f.idle
-			}
-			leaves = leaves.Add(time.Duration(m) * time.Second / time.Duration(f.rate))
-			f.idle = leaves
 			f.effects.Slowed++
 		}
-		if latency > 0 {
-			f.effects.Delayed++
-		}
-		at := leaves.Add(latency)
-		if first := f.last.Add(f.gap); !f.last.IsZero() && at.Before(first) {
-			at = first
-		}
-		f.segs, f.last = append(f.segs, segment{b[:m], at, now}), at
-		b = b[m:]
+		f.segs = append(f.segs, segment{b: rest[:m], sent: now, latency: latency, whole: whole})
+		rest = rest[m:]
 	}
-	f.sort()
+	f.schedule(f.sort(first))
 	f.wake()
 	return true
 }
 
-// sort moves the newest piece before those of the same instant that it belongs before.
-func (f *Flow) sort() {
-	if f.before == nil {
-		return
-	}
-	for i := len(f.segs) - 1; i > 0; i-- {
-		a, b := &f.segs[i-1], &f.segs[i]
-		if !a.sent.Equal(b.sent) || !f.before(b.b, a.b) {
-			return
+// schedule says of the segments from the i-th on when they arrive.
+func (f *Flow) schedule(i int) {
+	for ; i < len(f.segs); i++ {
+		s := &f.segs[i]
+		s.idle, s.last = f.idle, f.last
+		leaves := s.sent
+		if f.rate > 0 {
+			if f.idle.After(leaves) {
+				leaves = f.idle
+			}
+			leaves = leaves.Add(time.Duration(len(s.b)) * time.Second / time.Duration(f.rate))
+			f.idle = leaves
 		}
-		a.b, b.b = b.b, a.b
+		s.at = leaves.Add(s.latency)
+		if first := f.last.Add(f.gap); !f.last.IsZero() && s.at.Before(first) {
+			s.at = first
+		}
+		f.last = s.at
 	}
+}
+
+// sort moves the newest piece, whose segments begin with the n-th, before those of the same instant that it belongs
+// before. It gives the first segment that is to be scheduled, and the flow the state that it had before that.
+func (f *Flow) sort(n int) int {
+	to := n
+	for f.before != nil && n < len(f.segs) && to > 0 {
+		newest, a := &f.segs[n], f.segs[to-1]
+		if !a.sent.Equal(newest.sent) || !f.before(newest.whole, a.whole) {
+			break
+		}
+		first := to - 1
+		for first > 0 && &f.segs[first-1].whole[0] == &a.whole[0] {
+			first--
+		}
+		if &f.segs[first].b[0] != &a.whole[0] { // part of it has been read
+			break
+		}
+		to = first
+	}
+	if to < n {
+		f.idle, f.last = f.segs[to].idle, f.segs[to].last
+		copy(f.segs[to:], append(slices.Clone(f.segs[n:]), f.segs[to:n]...))
+	}
+	return to
 }

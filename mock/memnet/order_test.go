@@ -47,6 +47,46 @@ func TestNetworkOrder(t *testing.T) {
 	})
 }
 
+// A bandwidth makes no difference to that: when each of them arrives does not depend on which was written first.
+func TestNetworkOrderWithABandwidth(t *testing.T) {
+	run := func(pieces ...string) (got []string) {
+		synctest.Test(t, func(t *testing.T) {
+			n := memnet.New(memnet.Options{Latency: time.Millisecond})
+			n.OnLink(func(l *memnet.Link) {
+				l.Up().SetBandwidth(100) // pieces of 5 bytes at most
+				l.Up().SetOrder(func(b, a []byte) bool { return b[0] < a[0] })
+			})
+			l, err := n.Listen(address)
+			require.NoError(t, err)
+			c, err := n.Dial(t.Context(), address)
+			require.NoError(t, err)
+			s, err := l.Accept()
+			require.NoError(t, err)
+			began := time.Now()
+			writes(t, c, "zz")
+			time.Sleep(time.Nanosecond)
+			for _, piece := range pieces {
+				writes(t, c, piece)
+			}
+			b := make([]byte, 100)
+			for total := 0; total < 17; {
+				n, err := s.Read(b)
+				require.NoError(t, err)
+				total += n
+				got = append(got, fmt.Sprintf("%v %s", time.Since(began), b[:n]))
+			}
+			c.Close()
+			s.Close()
+			l.Close()
+		})
+		return got
+	}
+	want := []string{"21ms zz", "41ms a1", "91ms b2345", "101ms 6", "151ms c2345", "171ms 67"}
+	require.Equal(t, want, run("a1", "b23456", "c234567"))
+	require.Equal(t, want, run("c234567", "b23456", "a1"))
+	require.Equal(t, want, run("b23456", "c234567", "a1"))
+}
+
 // Dials that have waited for the same are made in the order in which they began.
 func TestNetworkDialsInOrder(t *testing.T) {
 	for range 20 {
