@@ -327,7 +327,7 @@ func (b *Bucket) nextNode(turn *int, asked []int) int {
 // turn asks another. A connection that stays silent is replaced.
 func (b *Bucket) pollOnce(ctx context.Context, node, turn int, wanted bool) error {
 	op := kv.GetClusterConfig{Common: kv.Common{
-		Timeout: min(b.c.cfg.Maps.PollInterval, b.c.cfg.Maps.PollTimeout), Retry: dispatch.Strict,
+		Timeout: min(b.c.cfg.Maps.PollInterval, b.c.cfg.Maps.PollTimeout), Retry: call.Strict,
 	}}
 	if wanted {
 		op.Timeout = min(op.Timeout, wantedTimeout)

@@ -209,8 +209,10 @@ type RetryConfig struct {
 
 // LimitConfig has the limits of what nodes and callers can make the client hold.
 type LimitConfig struct {
-	Queue       int   // calls that wait for one connection, 1 to 16777216; 0 means 2048
-	InFlight    int   // calls in flight on one connection, 1 to 49152; 0 means 32768
+	Queue int // calls that wait for one connection, 1 to 16777216; 0 means 2048
+	// calls in flight on one connection, 1 to 49152; 0 means 32768. Of the client's own requests (for maps, ids of
+	// collections, logins and signs of life) 64 more may be. They do not count for Queue either.
+	InFlight    int
 	Parked      int   // calls that wait for their next attempt, 1 to 16777216; 0 means 32768
 	ParkedBytes int64 // bytes that such calls keep in memory together; 0 means no limit
 	CallBytes   int64 // bytes that each of them keeps; 0 means no limit

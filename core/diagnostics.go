@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
@@ -272,7 +273,7 @@ func (c *Cluster) awaitMaps(ctx context.Context, bs []*Bucket) error {
 func (b *Bucket) ping(ctx context.Context, node int, timeout time.Duration) PingDetails {
 	began := time.Now()
 	res, err := kv.Do(dispatch.Wanted(ctx), b.router, kv.Noop{
-		Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true, Node: node,
+		Common: kv.Common{Timeout: timeout, Retry: call.Strict}, Pinned: true, Node: node,
 	})
 	d := PingDetails{ID: res.Connection(), Remote: b.router.Address(node), Namespace: b.name}
 	took := time.Since(began)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/observe"
@@ -218,7 +218,7 @@ type pinned struct {
 // Do implements httpsvc.Doer.
 func (p *pinned) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
 	once := *r
-	once.Endpoint, once.Strategy = p.addr, dispatch.Strict
+	once.Endpoint, once.Strategy = p.addr, call.Strict
 	once.Timeout = leftOf(ctx, r.Timeout, p.limit, p.began)
 	once.Seen = p.seen.of(r.Operation)
 	resp, err := p.d.Do(ctx, &once)

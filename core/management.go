@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/kv"
@@ -155,7 +155,7 @@ func (c *Cluster) PingService(ctx context.Context, service Service, endpoint str
 	began := time.Now()
 	resp, err := c.doer().Do(ctx, &httpsvc.Request{
 		Service: service, Operation: "ping", Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(),
-		Endpoint: endpoint, Strategy: dispatch.Strict,
+		Endpoint: endpoint, Strategy: call.Strict,
 	})
 	if err != nil {
 		return time.Since(began), err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/retry"
@@ -126,7 +125,7 @@ func (b *Bucket) hopeForMap(ctx context.Context) {
 	if d, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(d), 1)
 	}
-	_, _ = b.router.AwaitMap(ctx, call.MapWait{Retry: dispatch.Strict, Timeout: limit})
+	_, _ = b.router.AwaitMap(ctx, call.MapWait{Retry: call.Strict, Timeout: limit})
 }
 
 // awaitMap waits for the bucket's first map as a call does, whose strategy gives up for terminal conditions whatever

@@ -222,7 +222,7 @@ func hostOf(addr string) string {
 func (c *Cluster) httpPolicy(service retry.Service, operation string, own retry.Strategy) (retry.Strategy,
 	time.Duration,
 ) {
-	if own == dispatch.Strict { // the client's own requests, which are sent once
+	if own == call.Strict { // the client's own requests, which are sent once
 		return own, 0
 	}
 	e, _ := c.policy.Load().For(service, operation)

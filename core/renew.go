@@ -174,7 +174,7 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	case err != nil:
 	case cr.Login.Token && r.login.Token && w.b.c.encrypted():
 		err = call.LoginAgain(ctx, w.b.router, l.Node, l.Connection, handshake.Bearer,
-			handshake.BearerPayload(cr.Token.Reveal()), renewTimeout, dispatch.Strict)
+			handshake.BearerPayload(cr.Token.Reveal()), renewTimeout, call.Strict)
 		var ke *kv.Error
 		final = errors.As(err, &ke) && ke.Answered && ke.Status == memd.StatusAuthError
 	default:

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
 	"github.com/couchcore/couchcore/retry/policy"
@@ -111,7 +111,7 @@ func (x *explanation) kind() string {
 
 // unretried is the failure that it is when nothing is retried; or nil.
 func (x *explanation) unretried() error {
-	j, err := x.judgeAs(applied{strategy: dispatch.Strict}, &loaded{})
+	j, err := x.judgeAs(applied{strategy: call.Strict}, &loaded{})
 	if err != nil || j.retried {
 		return nil //nolint:nilerr // nothing was met
 	}
@@ -121,7 +121,7 @@ func (x *explanation) unretried() error {
 func (x *explanation) judgeAs(how applied, random *loaded) (judged, error) {
 	if how.hedge != nil {
 		if x.hedgeable() {
-			how.strategy = dispatch.Strict
+			how.strategy = call.Strict
 		} else { // one plain send, as without the policy
 			how.hedge = nil
 		}

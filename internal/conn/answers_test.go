@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -22,7 +23,8 @@ func TestAnAnswerBeforeItsRequest(t *testing.T) {
 		synctest.Wait() // it is being written
 		second := kv.Start(t.Context(), d, kv.Get{Key: []byte("second")})
 		p := &peer{numbers: map[uint32]int{}}
-		overtaken := p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: 1<<16 | 1, Key: []byte("early")})
+		next := uint32(conn.FirstSlot + 1<<16 | 1)
+		overtaken := p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: next, Key: []byte("early")})
 		_, err := far.Write(overtaken)
 		require.NoError(t, err)
 		synctest.Wait()
@@ -33,7 +35,7 @@ func TestAnAnswerBeforeItsRequest(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, string(res.Value))
 		}
-		require.Equal(t, 1, p.numbers[1<<16|1], "the number that was answered early is the second request's")
+		require.Equal(t, 1, p.numbers[next], "the number that was answered early is the second request's")
 	})
 }
 
@@ -51,9 +53,10 @@ func TestAnAnswerThatComesTwice(t *testing.T) {
 		synctest.Wait() // the slot is free again
 		second := kv.Start(t.Context(), d, kv.Get{Key: []byte("held")})
 		synctest.Wait()
-		require.Equal(t, map[uint32]int{1: 1, 2: 1}, p.numbers, "one slot, and the next number of it")
+		numbers := map[uint32]int{conn.FirstSlot | 1: 1, conn.FirstSlot | 2: 1}
+		require.Equal(t, numbers, p.numbers, "one slot, and the next number of it")
 		again, err := (&memd.Packet{
-			Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: 1, Extras: make([]byte, 4),
+			Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: conn.FirstSlot | 1, Extras: make([]byte, 4),
 			Value: []byte("first"),
 		}).AppendTo(nil)
 		require.NoError(t, err)

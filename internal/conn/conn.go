@@ -92,7 +92,7 @@ func (c *Conn) Info() *handshake.Info { return &c.info }
 // others know of it.
 func (c *Conn) Forget() { c.info.Forget() }
 
-// InFlight is the number of calls that wait for an answer.
+// InFlight is the number of calls that wait for an answer, without the client's own requests.
 func (c *Conn) InFlight() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,8 @@ func (c *Conn) Refuse() {
 func (c *Conn) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cause != nil || c.slots.inFlight() == 0 && len(c.writer.pend) == 0 && c.writer.role != writing
+	waits := c.slots.inFlight() > 0 || c.slots.own != 0 || len(c.writer.pend) > 0 || c.writer.role == writing
+	return c.cause != nil || !waits
 }
 
 // ShrinkIdle lets go of the memory that only a busy connection needs. It is for one that has read nothing for some

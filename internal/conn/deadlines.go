@@ -84,7 +84,7 @@ func (d *deadlines) stop() {
 // watch their contexts, and arms the timer for the earliest deadline that is left, or for the next tick.
 func (c *Conn) sweep() {
 	c.mu.Lock()
-	used, on := c.slots.used, c.deadlines.fired()
+	end, on := c.slots.end(), c.deadlines.fired()
 	c.mu.Unlock()
 	if !on {
 		return
@@ -93,7 +93,7 @@ func (c *Conn) sweep() {
 	var late []lateCall
 	silent, durable, tick := false, false, false
 	next, now, reads := int64(never), c.deadlines.now(), uint32(c.Stats.Reads.Load())
-	gone := c.slots.each(used, func(call *call.Call, sent bool) (keep bool) {
+	gone := c.slots.each(end, func(call *call.Call, sent bool) (keep bool) {
 		if call.Ended() || call.Deadline <= now {
 			c.countUnanswered(call, sent, now)
 			// A call whose context's timer was first has ended, but the node has not answered it either: it counts.
@@ -155,9 +155,9 @@ func (c *Conn) expire(due []*call.Call) {
 // write on the connection, even where it answers out of order: only requests for documents pass each other.
 func (c *Conn) Durable() (durable bool) {
 	c.mu.Lock()
-	used := c.slots.used
+	end := c.slots.end()
 	c.mu.Unlock()
-	c.slots.each(used, func(call *call.Call, _ bool) bool {
+	c.slots.each(end, func(call *call.Call, _ bool) bool {
 		durable = durable || call.Req.Durability != 0
 		return true
 	})

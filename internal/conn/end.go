@@ -92,7 +92,7 @@ func (c *Conn) teardown() {
 		c.mu.Lock()
 	}
 	c.deadlines.stop() // until here the calls have their deadlines
-	pend, used, cause := c.writer.pend, c.slots.used, c.cause
+	pend, end, cause := c.writer.pend, c.slots.end(), c.cause
 	c.writer.pend, c.writer.spares = nil, nil
 	c.mu.Unlock()
 	var unsent, lost []claimed
@@ -103,16 +103,19 @@ func (c *Conn) teardown() {
 			}
 		}
 	}
-	for i := range used {
-		place := uint32(i) << 16
-		if k, ok := c.take(place | uint32(c.slots.at(place).word.Load())>>2); ok {
+	for place := range uint32(end) {
+		s := c.slots.at(place << 16)
+		if s == nil {
+			continue
+		}
+		if k, ok := c.take(place<<16 | uint32(s.word.Load())>>2); ok {
 			lost = append(lost, k)
 			c.countUnanswered(k.call, k.epoch != 0, c.deadlines.now())
 		}
 	}
 	c.counts.Release()
 	c.mu.Lock()
-	c.slots.used, c.slots.free, c.slots.orphans = 0, nil, 0
+	c.slots.own, c.slots.used, c.slots.free, c.slots.orphans = 0, 0, nil, 0
 	c.mu.Unlock()
 	if len(lost) > 0 {
 		c.h.Unanswered(len(lost), cause)

@@ -7,6 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// FirstSlot is the opaque of the first slot that counts, without a generation. The next is 1<<16 more.
+const FirstSlot = ownSlots << 16
+
 // Loopback is the two ends of a TCP connection, which the test closes.
 func Loopback(t *testing.T) (near, far *net.TCPConn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

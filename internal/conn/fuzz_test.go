@@ -52,7 +52,8 @@ func FuzzServerBytes(f *testing.F) {
 	config := memd.Packet{Opcode: memd.OpGetClusterConfig, Value: []byte(`{"rev":1}`)}
 	f.Add(answers(hello, errMap, mechs, first, final, bucket, config), true)
 	f.Add(answers(hello, errMap, mechs, refused), true)
-	f.Add(answers(hello, errMap, bucket, config, memd.Packet{Opcode: memd.OpGet, Opaque: 1 << 16}), false)
+	get := memd.Packet{Opcode: memd.OpGet, Opaque: conn.FirstSlot + 1<<16}
+	f.Add(answers(hello, errMap, bucket, config, get), false)
 	f.Add([]byte{0x81}, false)
 	f.Fuzz(func(t *testing.T, data []byte, login bool) {
 		user := ""

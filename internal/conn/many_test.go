@@ -198,7 +198,8 @@ func TestAnAnswerBeforeTheReadIsWritten(t *testing.T) {
 		}()
 		synctest.Wait()
 		p := &peer{numbers: map[uint32]int{}}
-		_, err := far.Write(p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: 1<<16 | 1, Key: []byte("early")}))
+		next := uint32(conn.FirstSlot + 1<<16 | 1)
+		_, err := far.Write(p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: next, Key: []byte("early")}))
 		require.NoError(t, err)
 		synctest.Wait()
 		require.EqualValues(t, 1, d.cn.Stats.Orphans.Load())

@@ -123,7 +123,9 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		var late lateCall
 		if s.orphanEnds(p.Opaque) {
 			c.reader.freed = append(c.reader.freed, p.Opaque)
-			c.reader.orphaned++
+			if counts(p.Opaque) {
+				c.reader.orphaned++
+			}
 			late = c.forget(p.Opaque)
 			c.countLate(p.Opcode, &late)
 		}

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"math/bits"
 	"runtime"
 	"sync/atomic"
 
@@ -26,23 +27,32 @@ const (
 	chunkBits = 8
 	chunkLen  = 1 << chunkBits
 	maxSlots  = 1 << 16
+	ownSlots  = 64 // the first ones, for the client's own requests
 )
 
 type chunk [chunkLen]slot
 
 // slots is the table of opaques: an opaque is index<<16 | generation. It grows in chunks that never move, so that at,
-// each and the methods of a slot need no lock. Everything else is called with the connection's lock held.
+// each and the methods of a slot need no lock. Everything else is called with the connection's lock held. The client's
+// own requests have slots of their own, which do not count: a connection that is full of a program's calls takes them.
 type slots struct {
 	chunks  [maxSlots / chunkLen]atomic.Pointer[chunk]
-	free    []uint16 // last in, first out
-	used    int      // slots ever handed out
-	orphans int      // slots that are kept for the answers of calls that have ended
+	own     uint64   // which of the own slots are in use
+	free    []uint16 // of the others, last in, first out
+	used    int      // of the others, slots ever handed out
+	orphans int      // of the others, slots that are kept for the answers of calls that have ended
 	max     int      // calls in flight
 	wanted  bool     // the dispatcher waits for room
 }
 
 // inFlight is the number of calls that wait for an answer, and of answers that the reader has not settled yet.
 func (t *slots) inFlight() int { return t.used - len(t.free) - t.orphans }
+
+// counts reports whether the slot of an opaque is one of those that count.
+func counts(opaque uint32) bool { return opaque>>16 >= ownSlots }
+
+// end is how many slots may be in use, from the first one on.
+func (t *slots) end() int { return ownSlots + t.used }
 
 func (t *slots) full() bool { return t.inFlight() >= t.max }
 
@@ -64,34 +74,55 @@ func (t *slots) at(opaque uint32) *slot {
 	return &ch[opaque>>16&(chunkLen-1)]
 }
 
-// take gives a free slot and the opaque of its next use; nil when the table is full.
-func (t *slots) take() (*slot, uint32) {
-	n := len(t.free) - 1
-	if n < 0 {
-		if t.used == maxSlots {
-			return nil, 0
-		}
-		if t.used&(chunkLen-1) == 0 {
-			t.chunks[t.used>>chunkBits].Store(new(chunk))
-		}
-		t.free, n = append(t.free, uint16(t.used)), 0
+// take gives a free slot and the opaque of its next use, nil without one. own is for a request of the client itself.
+func (t *slots) take(own bool) (*slot, uint32) {
+	i, n := uint32(0), len(t.free)-1
+	switch {
+	case own && ^t.own != 0:
+		i = uint32(bits.TrailingZeros64(^t.own))
+		t.own |= 1 << i
+	case t.full():
+		return nil, 0
+	case n >= 0:
+		i, t.free = uint32(t.free[n]), t.free[:n]
+	case t.end() == maxSlots:
+		return nil, 0
+	default:
+		i = uint32(t.end())
 		t.used++
 	}
-	i := uint32(t.free[n]) << 16
-	t.free = t.free[:n]
-	s := t.at(i)
-	return s, i | (uint32(s.word.Load())>>2+1)&genMask
+	if c := &t.chunks[i>>chunkBits]; c.Load() == nil {
+		c.Store(new(chunk))
+	}
+	s := t.at(i << 16)
+	return s, i<<16 | (uint32(s.word.Load())>>2+1)&genMask
 }
 
 // give takes back the slot of an opaque.
-func (t *slots) give(opaque uint32) { t.free = append(t.free, uint16(opaque>>16)) }
+func (t *slots) give(opaque uint32) {
+	if !counts(opaque) {
+		t.own &^= 1 << (opaque >> 16)
+		return
+	}
+	t.free = append(t.free, uint16(opaque>>16))
+}
 
-// each calls keep with every call that waits in one of the first used slots; sent says that the socket was given its
+// ended notes that the answer to a call that had ended need not be waited for any more.
+func (t *slots) ended(opaque uint32) {
+	if counts(opaque) {
+		t.orphans--
+	}
+}
+
+// each calls keep with every call that waits in one of the first n slots; sent says that the socket was given its
 // request. When keep returns false, the call leaves, and its slot is an orphan from then on: it stays reserved until
-// the answer comes. gone is the number of such calls.
-func (t *slots) each(used int, keep func(c *call.Call, sent bool) bool) (gone int) {
-	for i := range used {
-		s := t.at(uint32(i) << 16)
+// the answer comes. gone is the number of such calls whose slots count.
+func (t *slots) each(n int, keep func(c *call.Call, sent bool) bool) (gone int) {
+	for i := range uint32(n) {
+		s := t.at(i << 16)
+		if s == nil {
+			continue
+		}
 		v, ok := s.hold()
 		switch {
 		case !ok:
@@ -100,7 +131,9 @@ func (t *slots) each(used int, keep func(c *call.Call, sent bool) bool) (gone in
 		default:
 			s.call = nil
 			s.word.Store(uint64(uint32(v))&^3 | slotOrphan)
-			gone++
+			if counts(i << 16) {
+				gone++
+			}
 		}
 	}
 	return gone

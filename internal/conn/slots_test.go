@@ -46,15 +46,15 @@ func TestASlotKnowsItsRequest(t *testing.T) {
 func TestSlotsCountWhatIsInFlight(t *testing.T) {
 	table := slots{max: 2}
 	require.Nil(t, table.at(0))
-	first, one := table.take()
+	first, one := table.take(false)
 	require.Same(t, first, table.at(one))
-	second, two := table.take()
+	second, two := table.take(false)
 	first.live(&call.Call{}, one)
 	second.live(&call.Call{}, two)
 	require.True(t, table.full())
 	table.wanted = true
 	require.False(t, table.room())
-	table.orphans += table.each(table.used, func(c *call.Call, _ bool) bool { return c == second.call })
+	table.orphans += table.each(table.end(), func(c *call.Call, _ bool) bool { return c == second.call })
 	require.Equal(t, 1, table.inFlight())
 	require.True(t, table.room())
 	require.False(t, table.room(), "it is told once")
@@ -63,12 +63,44 @@ func TestSlotsCountWhatIsInFlight(t *testing.T) {
 	table.orphans--
 	table.give(one)
 	require.Equal(t, 1, table.inFlight())
-	again, opaque := table.take()
+	again, opaque := table.take(false)
 	require.Same(t, first, again)
 	require.NotEqual(t, one, opaque)
-	for table.used < maxSlots {
-		table.take()
+	table.max = maxSlots
+	for table.end() < maxSlots {
+		table.take(false)
 	}
-	last, _ := table.take()
+	last, _ := table.take(false)
 	require.Nil(t, last, "the table is full")
+}
+
+// The client's own requests have slots that do not count, and one that counts when all of them are in use.
+func TestSlotsOfTheClientsOwnRequests(t *testing.T) {
+	table := slots{max: 1}
+	_, place := table.take(false)
+	require.True(t, table.full())
+	var own []uint32
+	for range ownSlots {
+		s, opaque := table.take(true)
+		require.NotNil(t, s)
+		s.live(&call.Call{}, opaque)
+		own = append(own, opaque)
+	}
+	require.Equal(t, 1, table.inFlight())
+	s, _ := table.take(true)
+	require.Nil(t, s)
+	require.Zero(t, table.each(table.end(), func(*call.Call, bool) bool { return false }))
+	table.give(place)
+	s, place = table.take(true)
+	require.NotNil(t, s)
+	require.Equal(t, 1, table.inFlight())
+	table.give(place)
+	for _, opaque := range own {
+		require.True(t, table.at(opaque).orphanEnds(opaque))
+		table.ended(opaque)
+		table.give(opaque)
+	}
+	require.Zero(t, table.inFlight())
+	require.Zero(t, table.own)
+	require.Equal(t, 1, table.used)
 }

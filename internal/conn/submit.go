@@ -78,13 +78,10 @@ func (c *Conn) WantRoom() bool {
 // put gives the call a slot and appends its request. A call that has ended meanwhile is dropped without an error. The
 // lock is held.
 func (c *Conn) put(call *call.Call) error {
-	switch {
-	case c.cause != nil || c.refusing:
+	if c.cause != nil || c.refusing {
 		return ErrClosed
-	case c.slots.full():
-		return ErrFull
 	}
-	s, opaque := c.slots.take()
+	s, opaque := c.slots.take(call.OfClient())
 	if s == nil {
 		return ErrFull
 	}
@@ -224,7 +221,7 @@ func (c *Conn) drop(opaque uint32) {
 	if live {
 		s.call = nil
 	} else if s.orphanEnds(opaque) {
-		c.slots.orphans--
+		c.slots.ended(opaque)
 		live = true
 	}
 	if live {

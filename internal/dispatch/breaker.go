@@ -151,7 +151,7 @@ func (p *pipeline) tripped() {
 // broken reports whether the breaker keeps the call from the node; if it is time for that it sends a canary.
 func (p *pipeline) broken(c *call.Call) bool {
 	// the client's own requests, the canary among them: none of them may take a canary's place
-	if c.Req.Retry() == Strict {
+	if c.Req.Retry() == call.Strict {
 		return false
 	}
 	pass, canary := p.node.breaker.allows()

@@ -71,7 +71,7 @@ func (r *Router) AwaitMap(ctx context.Context, w call.MapWait) (call.Layout, err
 
 // HedgePlan implements call.Hedger.
 func (r *Router) HedgePlan(key []byte) call.HedgePlan {
-	plan := call.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Wait: r.o.Transparent, Done: r.hedged}
+	plan := call.HedgePlan{Timeout: r.o.Timeout, Once: call.Strict, Wait: r.o.Transparent, Done: r.hedged}
 	if ps := r.policies.Load(); ps != nil {
 		plan.Throttle = ps.Throttle
 		if p := ps.Of(memd.OpGet); p != nil && p.Timeout > 0 {

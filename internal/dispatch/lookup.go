@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -46,15 +45,8 @@ type idWaiter struct {
 // CollectionResolved implements collections.Waiter.
 func (w idWaiter) CollectionResolved(_ collections.Entry, err error) {
 	since := w.r.o.Orchestrator.Wakes()
-	var calls []*call.Call
 	w.r.nodes.mu.Lock()
-	w.r.ids.calls = slices.DeleteFunc(w.r.ids.calls, func(c *call.Call) bool {
-		its := pathOf(c) == w.path
-		if its {
-			calls = append(calls, c)
-		}
-		return its
-	})
+	calls := w.r.ids.takeIf(func(c *call.Call) bool { return pathOf(c) == w.path })
 	w.r.nodes.mu.Unlock()
 	w.r.ids.release(calls, since, err)
 }

@@ -100,7 +100,7 @@ func (n *node) next(c *call.Call) *pipeline {
 		return n.ofKey(c.Route.Hash)
 	}
 	start := 0
-	if c.Req.Retry() != Strict || !c.Req.Pinned { // what the client itself asks of a node takes no call's turn
+	if c.Req.Retry() != call.Strict || !c.Req.Pinned { // what the client itself asks of a node takes no call's turn
 		start = int(n.turn.Add(1) % uint32(len(n.conns)))
 	}
 	return n.connectedFrom(start)

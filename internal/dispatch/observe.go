@@ -87,7 +87,7 @@ func Wanted(ctx context.Context) context.Context { return context.WithValue(ctx,
 // hidden reports whether a call with the context ctx is the client's own, which is not an operation of a user's.
 func hidden(ctx context.Context, c *call.Call) bool {
 	awaits, _ := c.AwaitsMap()
-	return awaits || c.Req.Retry() == Strict && ctx.Value(wantedKey{}) == nil
+	return awaits || c.Req.Retry() == call.Strict && ctx.Value(wantedKey{}) == nil
 }
 
 func targetOf(c *call.Call) observe.Target {

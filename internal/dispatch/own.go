@@ -9,19 +9,7 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/memd"
-	"github.com/couchcore/couchcore/retry"
 )
-
-// Strict is the strategy of the client's own requests: they are repeated by their next turn, not by a retry. It is not
-// for users: the module keeps it internal.
-var Strict retry.Strategy = strict{}
-
-type strict struct{}
-
-func (strict) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Action {
-	return retry.Stop()
-}
-func (strict) Inline() bool { return true }
 
 // noop makes a request for a sign of life of the node, over its connection of that id, "" for any. It is to be run by
 // run or send.
@@ -35,7 +23,7 @@ func (n *node) noop(connection string, limit time.Duration) *call.Call {
 // own makes a request of the client's own.
 func (r *Router) own(op memd.Opcode, limit time.Duration) *call.Call {
 	c := r.NewCall()
-	c.Req.Opcode, c.Req.Timeout, c.Req.Own().Retry = op, limit, Strict
+	c.Req.Opcode, c.Req.Timeout, c.Req.Own().Retry = op, limit, call.Strict
 	return c
 }
 

@@ -47,7 +47,7 @@ func (r *Router) mayHedge(c *call.Call) {
 // govern gives the call what the policies have for its operation, and says how long it may take; 0 is the default. The
 // client's own requests are left alone.
 func (ps *Policies) govern(c *call.Call, limit time.Duration) time.Duration {
-	if c.Req.Retry() == Strict {
+	if c.Req.Retry() == call.Strict {
 		return limit
 	}
 	p := ps.Of(c.Req.Opcode)
@@ -87,7 +87,7 @@ func (r *Router) well(addr string) {
 // not asked about a call whose context has ended, which is not sent again.
 func (r *Router) refused(c *call.Call, d *call.Disposition, err *call.Error) {
 	safe := c.State.Idempotent || d.NotApplied && !d.Ambiguous
-	if r.o.Classify == nil || !safe || c.Over() != nil || c.Spec().Has(call.NoRetry) || c.Req.Retry() == Strict {
+	if r.o.Classify == nil || !safe || c.Over() != nil || c.Spec().Has(call.NoRetry) || c.Req.Retry() == call.Strict {
 		r.well(err.Endpoint)
 		c.Refuse(err)
 		return

@@ -40,7 +40,7 @@ func (r *Router) Status() []NodeStatus {
 	for _, p := range r.nodes.list() {
 		p.mu.Lock()
 		s := NodeStatus{
-			Addr: p.node.addr, Err: p.lastErr, Queued: len(p.waiting.calls), State: "connecting", Activity: p.active,
+			Addr: p.node.addr, Err: p.lastErr, Queued: p.waiting.taken(), State: "connecting", Activity: p.active,
 			Breaker: p.node.breaker.name(),
 		}
 		switch {

@@ -20,6 +20,7 @@ type room struct {
 	mu    sync.Locker // guards the room, and what the door looks at
 	door  door
 	calls []*call.Call
+	own   int   // of them, the client's own requests: they take no place
 	swept int64 // when calls that had ended were looked for last, since the router's base
 	ended error // why no call enters any more; nil while calls do
 }
@@ -64,17 +65,24 @@ func (w *room) enter(c *call.Call, stage call.Stage, limit int, since uint64) {
 	}
 }
 
+// taken is how many places calls have. The lock is held.
+func (w *room) taken() int { return len(w.calls) - w.own }
+
 // seat gives the call a place; false when all are taken. The caller then calls hold, without the lock, which is held.
 func (w *room) seat(c *call.Call, stage call.Stage, limit int) bool {
-	if now := w.r.now(); len(w.calls) >= limit && now-w.swept >= int64(sweepApart) {
+	if now := w.r.now(); w.taken() >= limit && now-w.swept >= int64(sweepApart) {
 		w.swept = now
-		w.calls = slices.DeleteFunc(w.calls, (*call.Call).Ended)
+		w.takeIf((*call.Call).Ended)
 	}
-	if len(w.calls) >= limit {
+	own := c.OfClient()
+	if !own && w.taken() >= limit {
 		return false
 	}
 	c.SetStage(stage)
 	w.calls = append(w.calls, c)
+	if own {
+		w.own++
+	}
 	return true
 }
 
@@ -86,15 +94,23 @@ func (w *room) next() *call.Call {
 	c := w.calls[0]
 	w.calls[0] = nil
 	w.calls = w.calls[1:]
+	if c.OfClient() {
+		w.own--
+	}
 	return c
 }
 
 // back gives a call its place at the front again. The lock is held.
-func (w *room) back(c *call.Call) { w.calls = slices.Insert(w.calls, 0, c) }
+func (w *room) back(c *call.Call) {
+	w.calls = slices.Insert(w.calls, 0, c)
+	if c.OfClient() {
+		w.own++
+	}
+}
 
 // take takes all calls out. The lock is held.
 func (w *room) take() (all []*call.Call) {
-	all, w.calls = w.calls, nil
+	all, w.calls, w.own = w.calls, nil, 0
 	return all
 }
 
@@ -104,6 +120,9 @@ func (w *room) takeIf(f func(c *call.Call) bool) (taken []*call.Call) {
 		is := f(c)
 		if is {
 			taken = append(taken, c)
+			if c.OfClient() {
+				w.own--
+			}
 		}
 		return is
 	})

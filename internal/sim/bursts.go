@@ -31,7 +31,7 @@ func (w *world) burst(id, n int, r *source) int {
 	multi, first := (r.below(2) == 0 || w.tls) && !w.tight, r.below(w.keys)
 	for i := range all {
 		if w.tight {
-			sleep(context.Background(), r.between(time.Nanosecond, time.Microsecond))
+			sleep(context.Background(), until(r.between(time.Nanosecond, time.Microsecond), 4, 3))
 		}
 		key, free := w.unread(first + i)
 		e := &entry{

@@ -25,6 +25,9 @@ import (
 //
 // With small limits the first of them may also find a place where the others do not. Then each is given an instant of
 // its own: the calls of a burst, those that ask their strategy on goroutines of their own, and the requests of a scan.
+// In a burst so much happens within a millisecond that random instants are not enough: answers come at even
+// nanoseconds, calls begin and strategies answer at two kinds of odd ones, and each call has lanes of its own for that.
+// The client's own requests take no places.
 
 // random gives seeded numbers without a state: the same arguments always give the same number.
 type random uint64
@@ -95,6 +98,23 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// until is d, or up to m ns more, so that it ends at an instant whose nanoseconds divided by m leave left.
+func until(d time.Duration, m, left int64) time.Duration {
+	at := time.Now().UnixNano() + int64(d)
+	return d + time.Duration(((left-at)%m+m)%m)
+}
+
+// lanes is how many calls have instants that are not another one's.
+const lanes = 8192
+
+// inLane is until for what the strategy of a call does, in a run with small limits; otherwise it is d.
+func (w *world) inLane(e *entry, d time.Duration) time.Duration {
+	if !w.tight || e == nil {
+		return d
+	}
+	return until(d, 4*lanes, 4*int64((e.number*33+e.worker)%lanes)+1) // there are at most 33 workers
 }
 
 // before orders requests that goroutines of the client have sent over one connection at one instant, by what they ask

@@ -26,15 +26,16 @@ type everyones struct {
 
 // RetryAfter implements retry.Strategy.
 func (s everyones) RetryAfter(ctx context.Context, rq *retry.Request, why retry.Reason) retry.Action {
-	if e, ok := rq.Context.Value(callKey{}).(*entry); ok {
+	e, _ := rq.Context.Value(callKey{}).(*entry)
+	if e != nil {
 		if e.own {
 			s.w.report.violate("P7", "%s: the strategy of the others was asked", e)
 		}
 		s.w.tells(e, why)
 	}
 	if s.w.tight { // as in mannered: more calls may have failed at one instant than may wait
-		sleep(ctx, s.w.d.between(time.Nanosecond, 500*time.Microsecond, text("judging"),
-			uint64(rq.Started.UnixNano()), uint64(rq.Retries())))
+		sleep(ctx, s.w.inLane(e, s.w.d.between(time.Nanosecond, 500*time.Microsecond, text("judging"),
+			uint64(rq.Started.UnixNano()), uint64(rq.Retries()))))
 	}
 	return rq.Ask(ctx, s.FastFailOnTerminalError, why)
 }
@@ -49,7 +50,7 @@ func (w *world) strategy(r *source, e *entry) retry.Strategy {
 	case pick < 8:
 		return retry.BestEffort{}
 	}
-	manners := mannered(pick, seed)
+	manners := w.mannered(pick, seed, e)
 	return retry.Func(func(ctx context.Context, rq *retry.Request, why retry.Reason) retry.Action {
 		if rq.Context.Value(callKey{}) != e {
 			w.report.violate("P7", "%s: its strategy was asked about another call", e)
@@ -63,12 +64,12 @@ func (w *world) strategy(r *source, e *entry) retry.Strategy {
 }
 
 // mannered is a user's strategy.
-func mannered(pick int, seed uint64) retry.Func {
+func (w *world) mannered(pick int, seed uint64, e *entry) retry.Func {
 	d := random(seed)
 	return func(ctx context.Context, rq *retry.Request, _ retry.Reason) retry.Action {
 		n := uint64(rq.Retries())
 		// Many calls may have failed at one instant, and each asks on a goroutine of its own.
-		sleep(ctx, d.between(time.Nanosecond, 500*time.Microsecond, n, 4))
+		sleep(ctx, w.inLane(e, d.between(time.Nanosecond, 500*time.Microsecond, n, 4)))
 		switch pick {
 		case 8: // reckless: at once, whatever it is
 			return retry.After(0)
@@ -82,9 +83,9 @@ func mannered(pick int, seed uint64) retry.Func {
 			return retry.Stop()
 		}
 		if d.below(3, n, 1) == 0 { // slow
-			sleep(ctx, d.between(time.Microsecond, 30*time.Millisecond, n, 2))
+			sleep(ctx, w.inLane(e, d.between(time.Microsecond, 30*time.Millisecond, n, 2)))
 		}
-		return retry.After(d.between(0, 80*time.Millisecond, n, 3))
+		return retry.After(w.inLane(e, d.between(0, 80*time.Millisecond, n, 3)))
 	}
 }
 

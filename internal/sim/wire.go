@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"net"
 	"slices"
@@ -38,6 +37,7 @@ type wire struct {
 	head []byte // of the next one, as far as it has come
 	lost bool   // no packets can be made out any more
 	gap  bool   // a packet has just ended
+	even bool   // what comes, comes at even nanoseconds
 
 	leaves   func(s *sent)                // is told of requests
 	answered func(s *sent, packet []byte) // is told of answers
@@ -115,7 +115,7 @@ func (t *taps) connected(addrs []string) bool {
 func (w *wire) Read(b []byte) (int, error) {
 	if w.gap {
 		w.gap = false
-		time.Sleep(time.Nanosecond)
+		w.pause(time.Nanosecond)
 		if _, err := w.Conn.Read(nil); err != nil {
 			w.fails()
 			return 0, err
@@ -129,10 +129,10 @@ func (w *wire) Read(b []byte) (int, error) {
 		if n == 0 {
 			w.fails()
 			// The goroutine that has found out first, by writing or by closing the connection, goes on at this instant.
-			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("lost"),
-				text(w.LocalAddr().String())))
+			w.pause(w.d.between(time.Nanosecond, time.Microsecond, text("lost"), text(w.LocalAddr().String())))
 			return 0, err
 		}
+		w.pause(0)
 		w.buf = w.mem[:n]
 	}
 	n := min(len(b), w.piece())
@@ -150,6 +150,14 @@ func (w *wire) Read(b []byte) (int, error) {
 		w.whole = w.whole[:0]
 	}
 	return n, nil
+}
+
+// pause waits for d, with small limits until a nanosecond that is even.
+func (w *wire) pause(d time.Duration) {
+	if w.even {
+		d = until(d, 2, 0)
+	}
+	time.Sleep(d)
 }
 
 // handed takes a packet or a record that the client has been handed as a whole.

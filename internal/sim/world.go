@@ -220,7 +220,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	// dials that a partition has held up end at one instant
 	sleep(ctx, w.d.between(time.Nanosecond, 10*time.Microsecond, text("made"), text(nc.LocalAddr().String())))
 	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, number: n, leaves: w.leaves, answered: w.answered}
-	c.flips = func() { w.fired(alertAnswered, 1) }
+	c.flips, c.even = func() { w.fired(alertAnswered, 1) }, w.tight
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	w.tap.open++

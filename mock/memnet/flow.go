@@ -360,14 +360,14 @@ func (f *Flow) add(b []byte, latency time.Duration) bool {
 		f.effects.Delayed++
 	}
 	whole, first := append([]byte(nil), b...), len(f.segs)
-	for rest := whole; len(rest) > 0; {
-		m := len(rest)
+	for left := whole; len(left) > 0; {
+		m := len(left)
 		if f.rate > 0 {
 			m = min(m, max(1, f.rate/20))
 			f.effects.Slowed++
 		}
-		f.segs = append(f.segs, segment{b: rest[:m], sent: now, latency: latency, whole: whole})
-		rest = rest[m:]
+		f.segs = append(f.segs, segment{b: left[:m], sent: now, latency: latency, whole: whole})
+		left = left[m:]
 	}
 	f.schedule(f.sort(first))
 	f.wake()
