@@ -66,8 +66,8 @@ var edits = []edit{
 		`case j.Entry.InvalidatesConnection() && broken != "a connection that is given up stays":`,
 	},
 	{
-		"internal/dispatch/waiting.go", "if len(w.calls) >= limit {",
-		`if len(w.calls) >= limit && broken != "any number of calls may wait for a connection" {`,
+		"internal/dispatch/waiting.go", "if !own && w.taken() >= limit {",
+		`if !own && w.taken() >= limit && broken != "any number of calls may wait for a connection" {`,
 	},
 	{
 		"internal/dispatch/answers.go", "if !ok || !r.view.ids.Stale(uid, pathOf(c)) {",
@@ -114,8 +114,8 @@ var edits = []edit{
 	{"internal/dispatch/nodes.go", "p.close(cause)", `if broken != "Close forgets the nodes" { p.close(cause) }`},
 	{"retry/park.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
 	{
-		"internal/conn/submit.go", "case c.slots.full():",
-		`case c.slots.full() && broken != "any number of calls may be in flight":`,
+		"internal/conn/slots.go", "case t.full():",
+		`case t.full() && broken != "any number of calls may be in flight":`,
 	},
 	{"internal/dispatch/maps.go", "err = m.ours(s)", `if broken != "any newer map replaces the one in use" { err = m.ours(s) }`},
 	{
