@@ -250,7 +250,7 @@ func (s *mapSource) round(ctx context.Context) bool {
 	for i := range addrs {
 		addr := addrs[(start+i)%len(addrs)]
 		some, err := s.listen(ctx, addr)
-		if ctx.Err() != nil || some {
+		if ctx.Err() != nil || some || !s.needed() {
 			return true
 		}
 		s.fails(ctx, addr, err)
@@ -318,6 +318,12 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 	defer idle.Stop()
 	encryption := s.b.c.tls.Load()
 	body, err := s.get(streaming, addr, paths.stream)
+	if err == nil {
+		defer body.Close()
+	}
+	if !s.needed() { // a node has been connected to meanwhile
+		return true, nil
+	}
 	if err != nil {
 		if !some && s.once(ctx, addr, paths.once) != nil {
 			return false, err
@@ -325,7 +331,6 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 		sleep(ctx, s.b.c.cfg.Maps.PollInterval)
 		return true, nil
 	}
-	defer body.Close()
 	stop := make(chan struct{})
 	defer close(stop)
 	s.b.wg.Go(func() { s.watch(stop, encryption, cancel) })

@@ -60,3 +60,42 @@ func TestWhatTheMapsSourceHasMetIsForgotten_D249(t *testing.T) {
 		require.NoError(t, get())
 	})
 }
+
+// A node is asked for maps over HTTP because no connection can be made, and fails after one was made again: no other
+// node is asked over HTTP any more.
+func TestMapsAreNotAskedForOverHTTPWithAConnection_D256(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(3), mock.TLS(), mock.Virtual())
+		encrypted, err := core.ParseConnString(m.TLSConnString())
+		require.NoError(t, err)
+		var refused atomic.Bool
+		var asked atomic.Int64
+		b := openMock(t, m, func(cfg *core.Config) {
+			cfg.Seeds, cfg.TLS, cfg.TLS.Config = encrypted.Seeds, encrypted.TLS, trusted(m)
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				for i := range 3 {
+					if addr != m.Node(i).ManagementTLSAddr() {
+						continue
+					}
+					if asked.Add(1) == 1 { // it takes its time
+						refused.Store(false)
+						time.Sleep(time.Second)
+					}
+					return nil, errors.New("refused")
+				}
+				if refused.Load() {
+					return nil, errors.New("refused")
+				}
+				return m.Dial(ctx, network, addr)
+			}
+		})
+		refused.Store(true)
+		for i := range 3 {
+			require.NoError(t, m.ResetConns(i))
+		}
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, 1, asked.Load())
+		_, err = kv.Do(context.Background(), b, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+	})
+}
