@@ -162,8 +162,13 @@ func (f *Flow) SetLatency(d time.Duration) { f.link.set(func() { f.latency, f.la
 func (f *Flow) SetLatencyFunc(next func() time.Duration) { f.link.set(func() { f.latencyOf = next }) }
 
 // SetBandwidth limits the direction to a number of bytes per second; 0 ends that. Bytes arrive in pieces of a twentieth
-// of a second's worth at most.
-func (f *Flow) SetBandwidth(bytesPerSecond int) { f.link.set(func() { f.rate = bytesPerSecond }) }
+// of a second's worth at most. What has not left yet goes on with the new bandwidth, in the pieces that it has.
+func (f *Flow) SetBandwidth(bytesPerSecond int) {
+	f.link.set(func() {
+		f.rate = bytesPerSecond
+		f.reschedule()
+	})
+}
 
 // SetPieces cuts what is written from now on: size says how long the next piece is when n bytes are left, and no Read
 // returns more than one piece. Pieces arrive at least gap apart. size runs as SetLatencyFunc's next does; a result

@@ -395,6 +395,18 @@ func (f *Flow) schedule(i int) {
 	}
 }
 
+// reschedule says when what has not left yet arrives, because the bandwidth is another one.
+func (f *Flow) reschedule() {
+	now, i := time.Now(), 0
+	for i < len(f.segs) && !f.segs[i].at.Add(-f.segs[i].latency).After(now) {
+		i++
+	}
+	if i < len(f.segs) {
+		f.idle, f.last = now, f.segs[i].last
+		f.schedule(i)
+	}
+}
+
 // sort moves the newest piece, whose segments begin with the n-th, before those of the same instant that it belongs
 // before. It gives the first segment that is to be scheduled, and the flow the state that it had before that.
 func (f *Flow) sort(n int) int {

@@ -87,6 +87,38 @@ func TestNetworkOrderWithABandwidth(t *testing.T) {
 	require.Equal(t, want, run("b23456", "c234567", "a1"))
 }
 
+// What a bandwidth holds up arrives at once when it ends, and sooner when it is wider.
+func TestAnotherBandwidthIsThatOfWhatIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := memnet.New(memnet.Options{Latency: time.Millisecond})
+		n.OnLink(func(l *memnet.Link) { l.Up().SetBandwidth(20) })
+		l, err := n.Listen(address)
+		require.NoError(t, err)
+		c, err := n.Dial(t.Context(), address)
+		require.NoError(t, err)
+		s, err := l.Accept()
+		require.NoError(t, err)
+		began := time.Now()
+		writes(t, c, "0123456789")
+		got := func() string {
+			b := reads(t, s)
+			return fmt.Sprintf("%v %s", time.Since(began), b)
+		}
+		require.Equal(t, "51ms 0", got())
+		time.Sleep(49 * time.Millisecond)
+		n.Links()[0].Up().SetBandwidth(100)
+		require.Equal(t, "101ms 1", got())
+		require.Equal(t, "111ms 2", got())
+		n.Links()[0].Up().SetBandwidth(0)
+		require.Equal(t, "111ms 3456789", got())
+		writes(t, c, "a")
+		require.Equal(t, "112ms a", got())
+		c.Close()
+		s.Close()
+		l.Close()
+	})
+}
+
 // Dials that have waited for the same are made in the order in which they began.
 func TestNetworkDialsInOrder(t *testing.T) {
 	for range 20 {
