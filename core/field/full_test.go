@@ -3,6 +3,7 @@ package field_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,5 +78,55 @@ func TestTheClientsOwnRequestsTakeNoPlace_D255(t *testing.T) {
 		}
 	}, func(c *core.Config) {
 		c.Limits.InFlight, c.Maps.NoNotifications, c.Maps.PollInterval = 1, true, 100*time.Millisecond
+	})
+}
+
+// A connection that is replaced is closed when the client's own requests on it have been answered, too.
+func TestALoginWaitsForTheClientsOwnRequests_D255(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(3), mock.Virtual())
+		cfg, err := core.ParseConnString(m.ConnString())
+		require.NoError(t, err)
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
+		cfg.Net.NodeFilter = core.AnyNode
+		c := openConfig(t, cfg)
+		require.NoError(t, c.Bucket("default").WaitReady(fresh(t)))
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpNoop}}, mock.Delay(300*time.Millisecond))
+		time.AfterFunc(100*time.Millisecond, c.RenewLogins)
+		pings, err := c.Ping(fresh(t), core.PingOptions{Services: []string{"kv"}, Bucket: "default"})
+		require.NoError(t, err)
+		require.Len(t, pings.Services["kv"], 3)
+		for _, p := range pings.Services["kv"] {
+			require.Equal(t, "ok", p.State, p.Error)
+		}
+	})
+}
+
+// The deadlines of all calls in flight pass together, with as many calls behind them. The table of opaques has no room
+// for these beside the answers that are missing: the connection ends, and does not look for room again and again.
+func TestACrowdOfDeadlinesLeavesNoLoop_D257(t *testing.T) {
+	const most = 49152
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Replicas(0), mock.Virtual())
+		b := openMock(t, m, func(c *core.Config) { c.Limits.InFlight, c.Limits.Queue = most, most })
+		silent := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.Drop())
+		var calls sync.WaitGroup
+		start := func(limit time.Duration) {
+			for range most {
+				calls.Go(func() {
+					in := kv.Common{Timeout: limit, Block: true}
+					if _, err := kv.Do(t.Context(), b, kv.Get{Common: in, Key: []byte("k")}); err == nil {
+						t.Error("a call without an answer has succeeded")
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		start(100 * time.Millisecond)
+		start(time.Second)
+		calls.Wait()
+		silent.Remove()
+		_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
 	})
 }

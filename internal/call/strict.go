@@ -21,5 +21,9 @@ func (strict) Inline() bool { return true }
 // login. Such a request takes no place of a program's call, and needs none. The parts of a program's call that are sent
 // with Strict are for documents.
 func (c *Call) OfClient() bool {
-	return c.Req.cold != nil && c.Req.cold.Retry == Strict && !c.Spec().Has(Keyed)
+	if c.Req.cold == nil || c.Req.cold.Retry != Strict || c.Spec().Has(Keyed) {
+		return false
+	}
+	awaits, _ := c.AwaitsMap()
+	return !awaits
 }

@@ -113,11 +113,12 @@ func (c *Conn) Refuse() {
 	c.mu.Unlock()
 }
 
-// Idle reports whether no call waits for an answer or to be written.
+// Idle reports whether nothing waits for an answer or to be written.
 func (c *Conn) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cause != nil || c.slots.inFlight() == 0 && len(c.writer.pend) == 0 && c.writer.role != writing
+	waits := c.slots.inFlight() > 0 || c.slots.ownInFlight() > 0 || len(c.writer.pend) > 0 || c.writer.role == writing
+	return c.cause != nil || !waits
 }
 
 // ShrinkIdle lets go of the memory that only a busy connection needs. It is for one that has read nothing for some

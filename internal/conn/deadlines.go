@@ -121,23 +121,24 @@ func (c *Conn) sweep() {
 		return true
 	})
 	c.mu.Lock()
-	c.slots.orphans += gone
+	c.slots.orphans.all += gone.all
+	c.slots.orphans.own += gone.own
 	c.remember(late)
-	over, room := c.slots.orphans > maxOrphans, c.slots.room()
+	over, room := c.slots.orphans.all > maxOrphans, c.slots.room()
 	c.deadlines.arm(next, tick)
 	c.mu.Unlock()
 	c.expire(due)
 	if silent && !durable {
 		c.h.Silent(c)
 	}
+	if over {
+		c.Close(ErrOrphans)
+	}
 	if room {
 		c.h.Room(c)
 	}
 	for _, call := range watch {
 		call.Watch()
-	}
-	if over {
-		c.Close(ErrOrphans)
 	}
 }
 

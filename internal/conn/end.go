@@ -115,7 +115,7 @@ func (c *Conn) teardown() {
 	}
 	c.counts.Release()
 	c.mu.Lock()
-	c.slots.own, c.slots.used, c.slots.free, c.slots.orphans = 0, 0, nil, 0
+	c.slots.own, c.slots.used, c.slots.free, c.slots.orphans = 0, 0, nil, orphans{}
 	c.mu.Unlock()
 	if len(lost) > 0 {
 		c.h.Unanswered(len(lost), cause)

@@ -35,7 +35,7 @@ type reader struct {
 
 	pushed   *memd.Packet // a notification that came in the handshake, until Serve has told of it
 	freed    []uint32     // opaques of answers whose slots are still to be given back
-	orphaned int          // of those, how many were answers to calls that had ended
+	orphaned orphans      // of those, how many were answers to calls that had ended
 	answers  int          // how many answers of this read were to calls that had not ended
 	parked   int          // of those, how many calls now wait for a retry
 	now      int64        // when they were handled, since the calls' base; 0: no clock was read yet

@@ -68,8 +68,9 @@ func (c *Conn) giveBack() {
 	for _, opaque := range r.freed {
 		c.slots.give(opaque)
 	}
-	c.slots.orphans -= r.orphaned
-	r.freed, r.orphaned = r.freed[:0], 0
+	c.slots.orphans.all -= r.orphaned.all
+	c.slots.orphans.own -= r.orphaned.own
+	r.freed, r.orphaned = r.freed[:0], orphans{}
 	room := c.slots.room()
 	c.mu.Unlock()
 	if room {
@@ -123,9 +124,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		var late lateCall
 		if s.orphanEnds(p.Opaque) {
 			c.reader.freed = append(c.reader.freed, p.Opaque)
-			if counts(p.Opaque) {
-				c.reader.orphaned++
-			}
+			c.reader.orphaned.add(p.Opaque, 1)
 			late = c.forget(p.Opaque)
 			c.countLate(p.Opcode, &late)
 		}

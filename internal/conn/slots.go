@@ -40,13 +40,28 @@ type slots struct {
 	own     uint64   // which of the own slots are in use
 	free    []uint16 // of the others, last in, first out
 	used    int      // of the others, slots ever handed out
-	orphans int      // of the others, slots that are kept for the answers of calls that have ended
-	max     int      // calls in flight
-	wanted  bool     // the dispatcher waits for room
+	orphans orphans
+	max     int  // calls in flight
+	wanted  bool // the dispatcher waits for room
+}
+
+// orphans are the slots that are kept for the answers of calls that have ended: those that count, and own ones.
+type orphans struct{ all, own int }
+
+// add notes that the slot of an opaque has become one; with -1 for n, that it no longer is one.
+func (o *orphans) add(opaque uint32, n int) {
+	if counts(opaque) {
+		o.all += n
+	} else {
+		o.own += n
+	}
 }
 
 // inFlight is the number of calls that wait for an answer, and of answers that the reader has not settled yet.
-func (t *slots) inFlight() int { return t.used - len(t.free) - t.orphans }
+func (t *slots) inFlight() int { return t.used - len(t.free) - t.orphans.all }
+
+// ownInFlight is the same number of the client's own requests.
+func (t *slots) ownInFlight() int { return bits.OnesCount64(t.own) - t.orphans.own }
 
 // counts reports whether the slot of an opaque is one of those that count.
 func counts(opaque uint32) bool { return opaque>>16 >= ownSlots }
@@ -54,7 +69,8 @@ func counts(opaque uint32) bool { return opaque>>16 >= ownSlots }
 // end is how many slots may be in use, from the first one on.
 func (t *slots) end() int { return ownSlots + t.used }
 
-func (t *slots) full() bool { return t.inFlight() >= t.max }
+// full reports whether no call is taken: as many as may are in flight, or orphans have the slots.
+func (t *slots) full() bool { return t.inFlight() >= t.max || len(t.free) == 0 && t.end() == maxSlots }
 
 // room reports, once, that there is room that the dispatcher waits for.
 func (t *slots) room() bool {
@@ -85,8 +101,6 @@ func (t *slots) take(own bool) (*slot, uint32) {
 		return nil, 0
 	case n >= 0:
 		i, t.free = uint32(t.free[n]), t.free[:n]
-	case t.end() == maxSlots:
-		return nil, 0
 	default:
 		i = uint32(t.end())
 		t.used++
@@ -107,17 +121,10 @@ func (t *slots) give(opaque uint32) {
 	t.free = append(t.free, uint16(opaque>>16))
 }
 
-// ended notes that the answer to a call that had ended need not be waited for any more.
-func (t *slots) ended(opaque uint32) {
-	if counts(opaque) {
-		t.orphans--
-	}
-}
-
 // each calls keep with every call that waits in one of the first n slots; sent says that the socket was given its
 // request. When keep returns false, the call leaves, and its slot is an orphan from then on: it stays reserved until
-// the answer comes. gone is the number of such calls whose slots count.
-func (t *slots) each(n int, keep func(c *call.Call, sent bool) bool) (gone int) {
+// the answer comes. gone are such slots.
+func (t *slots) each(n int, keep func(c *call.Call, sent bool) bool) (gone orphans) {
 	for i := range uint32(n) {
 		s := t.at(i << 16)
 		if s == nil {
@@ -131,9 +138,7 @@ func (t *slots) each(n int, keep func(c *call.Call, sent bool) bool) (gone int) 
 		default:
 			s.call = nil
 			s.word.Store(uint64(uint32(v))&^3 | slotOrphan)
-			if counts(i << 16) {
-				gone++
-			}
+			gone.add(i<<16, 1)
 		}
 	}
 	return gone

@@ -54,13 +54,13 @@ func TestSlotsCountWhatIsInFlight(t *testing.T) {
 	require.True(t, table.full())
 	table.wanted = true
 	require.False(t, table.room())
-	table.orphans += table.each(table.end(), func(c *call.Call, _ bool) bool { return c == second.call })
+	table.orphans = table.each(table.end(), func(c *call.Call, _ bool) bool { return c == second.call })
 	require.Equal(t, 1, table.inFlight())
 	require.True(t, table.room())
 	require.False(t, table.room(), "it is told once")
 	require.False(t, second.orphanEnds(two))
 	require.True(t, first.orphanEnds(one))
-	table.orphans--
+	table.orphans.add(one, -1)
 	table.give(one)
 	require.Equal(t, 1, table.inFlight())
 	again, opaque := table.take(false)
@@ -72,6 +72,9 @@ func TestSlotsCountWhatIsInFlight(t *testing.T) {
 	}
 	last, _ := table.take(false)
 	require.Nil(t, last, "the table is full")
+	require.True(t, table.full())
+	table.orphans.all = 100
+	require.True(t, table.full(), "orphans have the slots")
 }
 
 // The client's own requests have slots that do not count, and one that counts when all of them are in use.
@@ -89,7 +92,10 @@ func TestSlotsOfTheClientsOwnRequests(t *testing.T) {
 	require.Equal(t, 1, table.inFlight())
 	s, _ := table.take(true)
 	require.Nil(t, s)
-	require.Zero(t, table.each(table.end(), func(*call.Call, bool) bool { return false }))
+	require.Equal(t, ownSlots, table.ownInFlight())
+	table.orphans = table.each(table.end(), func(*call.Call, bool) bool { return false })
+	require.Equal(t, orphans{own: ownSlots}, table.orphans)
+	require.Zero(t, table.ownInFlight())
 	table.give(place)
 	s, place = table.take(true)
 	require.NotNil(t, s)
@@ -97,7 +103,7 @@ func TestSlotsOfTheClientsOwnRequests(t *testing.T) {
 	table.give(place)
 	for _, opaque := range own {
 		require.True(t, table.at(opaque).orphanEnds(opaque))
-		table.ended(opaque)
+		table.orphans.add(opaque, -1)
 		table.give(opaque)
 	}
 	require.Zero(t, table.inFlight())

@@ -221,7 +221,7 @@ func (c *Conn) drop(opaque uint32) {
 	if live {
 		s.call = nil
 	} else if s.orphanEnds(opaque) {
-		c.slots.ended(opaque)
+		c.slots.orphans.add(opaque, -1)
 		live = true
 	}
 	if live {

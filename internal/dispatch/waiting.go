@@ -20,7 +20,7 @@ type room struct {
 	mu    sync.Locker // guards the room, and what the door looks at
 	door  door
 	calls []*call.Call
-	own   int   // of them, the client's own requests: they take no place
+	own   int   // of them, the client's own requests: they take no call's place, but as many of their own
 	swept int64 // when calls that had ended were looked for last, since the router's base
 	ended error // why no call enters any more; nil while calls do
 }
@@ -70,12 +70,13 @@ func (w *room) taken() int { return len(w.calls) - w.own }
 
 // seat gives the call a place; false when all are taken. The caller then calls hold, without the lock, which is held.
 func (w *room) seat(c *call.Call, stage call.Stage, limit int) bool {
-	if now := w.r.now(); w.taken() >= limit && now-w.swept >= int64(sweepApart) {
+	own := c.OfClient()
+	full := func() bool { return own && w.own >= limit || !own && w.taken() >= limit }
+	if now := w.r.now(); full() && now-w.swept >= int64(sweepApart) {
 		w.swept = now
 		w.takeIf((*call.Call).Ended)
 	}
-	own := c.OfClient()
-	if !own && w.taken() >= limit {
+	if full() {
 		return false
 	}
 	c.SetStage(stage)

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,57 @@ type testDoor struct {
 func (d *testDoor) look() (bool, error)                          { return d.open, d.cause }
 func (d *testDoor) pass(c *call.Call) *pipeline                  { d.passed = append(d.passed, c); return nil }
 func (d *testDoor) turnAway(c *call.Call, _ uint64, cause error) { d.away[c] = cause }
+
+// The client's own requests have as many places of their own as calls have, and a wait for a map is not one of them.
+func TestARoomForTheClientsOwnRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := unconnected(t)
+		d := &testDoor{away: map[*call.Call]error{}}
+		w := &room{r: r, mu: &r.nodes.mu, door: d}
+		enter := func(op memd.Opcode, s retry.Strategy) *call.Call {
+			c := r.NewCall()
+			c.Future(&call.Started{}, nil)
+			c.Req.Opcode, c.Req.Key, c.Req.Own().Retry = op, []byte("k"), s
+			if op != memd.OpGet {
+				c.Req.Key = nil
+			}
+			require.NoError(t, c.Prepare(t.Context()))
+			r.admit(c, r.now())
+			w.enter(c, call.StageConfig, 2, 0)
+			return c
+		}
+		first := enter(memd.OpNoop, call.Strict)
+		for _, op := range []memd.Opcode{memd.OpGet, memd.OpNoop, memd.OpGet} {
+			require.NotContains(t, d.away, enter(op, call.Strict))
+		}
+		require.ErrorIs(t, d.away[enter(memd.OpNoop, call.Strict)], errQueueFull)
+		require.ErrorIs(t, d.away[enter(memd.OpNoop, nil)], errQueueFull, "of the program")
+		require.ErrorIs(t, d.away[enter(memd.OpGet, call.Strict)], errQueueFull, "of a hedged read")
+		require.True(t, first.Cancel())
+		time.Sleep(sweepApart)
+		require.NotContains(t, d.away, enter(memd.OpNoop, call.Strict), "one has ended")
+		require.Equal(t, 2, w.own)
+		w.takeIf(func(c *call.Call) bool { return c.Req.Opcode == memd.OpNoop })
+		require.Zero(t, w.own)
+		require.Equal(t, 2, w.taken())
+		for _, c := range w.take() {
+			require.True(t, c.Cancel())
+		}
+		_ = r.Close(t.Context(), retry.ErrClosed)
+
+		r = unconnected(t)
+		for range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := r.AwaitMap(ctx, call.MapWait{Retry: call.Strict})
+			require.Error(t, err)
+			cancel()
+		}
+		r.nodes.mu.Lock()
+		require.Zero(t, r.first.own)
+		r.nodes.mu.Unlock()
+		_ = r.Close(t.Context(), retry.ErrClosed)
+	})
+}
 
 // A call enters and leaves as the door says, and in order. A full room refuses, but not for the sake of calls that have
 // ended; a closed one ends its calls.

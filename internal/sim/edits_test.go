@@ -66,8 +66,8 @@ var edits = []edit{
 		`case j.Entry.InvalidatesConnection() && broken != "a connection that is given up stays":`,
 	},
 	{
-		"internal/dispatch/waiting.go", "if !own && w.taken() >= limit {",
-		`if !own && w.taken() >= limit && broken != "any number of calls may wait for a connection" {`,
+		"internal/dispatch/waiting.go", "if full() {",
+		`if full() && broken != "any number of calls may wait for a connection" {`,
 	},
 	{
 		"internal/dispatch/answers.go", "if !ok || !r.view.ids.Stale(uid, pathOf(c)) {",
