@@ -36,6 +36,7 @@ type login struct {
 	over    *wire
 	bucket  bool // it is about the bucket
 	refused bool
+	auths   int // logins that had been begun over the connection
 }
 
 // logsIn notes an answer to a step of a login.
@@ -57,6 +58,7 @@ func (w *wire) logsIn(op memd.Opcode, st memd.Status, packet []byte) {
 	}
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
+	l.auths = w.auths
 	w.tap.logins = append(w.tap.logins, l)
 }
 
@@ -80,11 +82,12 @@ func (l login) of(addr string) bool { return addr == everywhere || l.over.addr =
 
 // refusedAt is since when, from an instant on, a node has refused logins, or the bucket, at another one: until it
 // accepts one, or for the bucket until any node lets it be selected. Answers of a node that takes passwords in the
-// clear alone do not count: it may have refused the mechanism and not the login.
+// clear alone do not count, nor those after which the client has tried another mechanism: it was not the login that was
+// refused.
 func (w *world) refusedAt(addr string, bucket bool, from, at time.Duration) (since time.Duration, refused bool) {
 	for _, l := range w.facts.logins {
 		switch {
-		case l.at.Sub(w.began) > at || l.bucket != bucket || l.refused && l.over.noneElse:
+		case l.at.Sub(w.began) > at || l.bucket != bucket || l.refused && (l.over.noneElse || l.over.auths > l.auths):
 		case !l.refused && (bucket || l.of(addr)):
 			refused = false
 		case l.refused && !refused && l.of(addr) && l.at.Sub(w.began) >= from:

@@ -63,6 +63,11 @@ func (w *wire) outgoing(b []byte) {
 		if w.garbled = err != nil; w.garbled {
 			return
 		}
+		if p.Opcode == memd.OpSASLAuth {
+			w.tap.mu.Lock()
+			w.auths++
+			w.tap.mu.Unlock()
+		}
 		document := slices.Contains(documentOps(), p.Opcode)
 		if document || p.Opcode == memd.OpCollectionsGetID {
 			w.leaving(&p, document)

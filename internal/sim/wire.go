@@ -50,6 +50,7 @@ type wire struct {
 
 	// These are under that lock, too.
 	busy         bool // a request for a document has left over it
+	auths        int  // logins that were begun over it
 	fell         bool // the network or the node has ended it
 	spoilt       bool // something was handed over that cannot be trusted, or that gives the connection up
 	heard, ended time.Time
