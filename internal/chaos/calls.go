@@ -152,6 +152,7 @@ func perform[R any, O kv.Op[R]](a *attempt, op O) (R, error) {
 	defer func() {
 		a.w.late(a.began.Add(a.limit))
 		a.over = time.Now()
+		a.w.watch.ended.Add(1)
 	}()
 	switch a.form {
 	case 0:
@@ -320,6 +321,9 @@ func (a *attempt) judgeTime(verb string, err error) {
 	own, waited := late-hops*stalled, time.Duration(0)
 	if own > deadlineSlack {
 		waited = a.w.delays.waited(from, a.over)
+		if a.w.sc.workers > manyWorkers {
+			waited += a.w.watch.busy(from)
+		}
 		own -= min(waited, coarseSlack-deadlineSlack)
 	}
 	switch {
@@ -331,14 +335,14 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	a.w.violate("P1", pastDeadline,
-		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v: %v", verb,
-		a.limit, late, what, stalled, waited, err)
+		"%s of %v ended %v after %s, of which the process was not run for %v; its threads waited, and other calls "+
+			"ended, for %v: %v", verb, a.limit, late, what, stalled, waited, err)
 }
 
 // slackOf is how late a call may end in a round, beside what its process and threads were not run for: 50 ms where all
 // of that is seen.
-func slackOf(sc *scenario, processors int, delays bool) time.Duration {
-	if processors > 1 && !delays || sc.workers > manyWorkers {
+func slackOf(processors int, delays bool) time.Duration {
+	if processors > 1 && !delays {
 		return coarseSlack
 	}
 	return deadlineSlack

@@ -44,7 +44,8 @@ const (
 	deadlineSlack = 50 * time.Millisecond
 	coarseSlack   = 2 * time.Second // where not all is seen that holds a call up: see doc.go
 	manyWorkers   = 1000
-	hops          = 4 // goroutines that run until a caller has its outcome: see doc.go
+	callCost      = 500 * time.Microsecond // of a call, with the race detector: see doc.go
+	hops          = 4                      // goroutines that run until a caller has its outcome: see doc.go
 	closeLimit    = 2 * time.Second
 	leftLimit     = 3 * time.Second // until what Close has ended is gone
 	calmTimeout   = 5 * time.Second
@@ -145,13 +146,13 @@ func (c *client) startWatch(processors int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { c.watch.run(ctx) })
-	if processors > 1 && c.sc.workers <= manyWorkers {
+	if processors > 1 {
 		c.delays = newDelays(procRoot)
 	}
 	if c.delays != nil {
 		wg.Go(func() { c.delays.run(ctx) })
 	}
-	c.slack = slackOf(c.sc, processors, c.delays != nil)
+	c.slack = slackOf(processors, c.delays != nil)
 	return func() {
 		cancel()
 		wg.Wait()
