@@ -117,8 +117,7 @@ func (c *Conn) Refuse() {
 func (c *Conn) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waits := c.slots.inFlight() > 0 || c.slots.ownInFlight() > 0 || len(c.writer.pend) > 0 || c.writer.role == writing
-	return c.cause != nil || !waits
+	return c.cause != nil || c.slots.withOwn() == 0 && len(c.writer.pend) == 0 && c.writer.role != writing
 }
 
 // ShrinkIdle lets go of the memory that only a busy connection needs. It is for one that has read nothing for some

@@ -60,8 +60,8 @@ func (o *orphans) add(opaque uint32, n int) {
 // inFlight is the number of calls that wait for an answer, and of answers that the reader has not settled yet.
 func (t *slots) inFlight() int { return t.used - len(t.free) - t.orphans.all }
 
-// ownInFlight is the same number of the client's own requests.
-func (t *slots) ownInFlight() int { return bits.OnesCount64(t.own) - t.orphans.own }
+// withOwn is the same number with the client's own requests.
+func (t *slots) withOwn() int { return t.inFlight() + bits.OnesCount64(t.own) - t.orphans.own }
 
 // counts reports whether the slot of an opaque is one of those that count.
 func counts(opaque uint32) bool { return opaque>>16 >= ownSlots }

@@ -56,7 +56,7 @@ func (c *Conn) SubmitAll(calls []*call.Call) (taken int) {
 // not yield for a large request, which is most of its write.
 func (c *Conn) write(taken int) {
 	mine := c.writer.become(unowned)
-	yield := mine && c.slots.inFlight() > taken && !c.writer.large()
+	yield := mine && c.slots.withOwn() > taken && !c.writer.large()
 	c.mu.Unlock()
 	if yield {
 		runtime.Gosched()
