@@ -19,6 +19,7 @@ type deadlines struct {
 	timer   *time.Timer
 	slow    int64 // after which a call is shared; 0: never
 	at      int64 // when the timer fires, or one of the two constants
+	from    int64 // the timer does not fire before that
 	ticking bool  // the timer is armed for a tick, because the context of a call can end
 }
 
@@ -40,6 +41,19 @@ func (d *deadlines) add(c *call.Call) {
 	}
 }
 
+// lookShare is how many times as long as the last look at all calls took the timer waits before the next one, up to
+// lookPause: where a node does not answer, each deadline would otherwise have all other calls looked at.
+const (
+	lookShare = 9
+	lookPause = 10 * time.Millisecond
+)
+
+// looked notes that a look at all calls is over.
+func (d *deadlines) looked(began int64) {
+	now := d.now()
+	d.from = now + min(lookShare*(now-began), int64(lookPause))
+}
+
 // arm makes the timer fire by the deadline; with tick, by the next tick too.
 func (d *deadlines) arm(deadline int64, tick bool) {
 	now := d.now()
@@ -47,7 +61,7 @@ func (d *deadlines) arm(deadline int64, tick bool) {
 		d.ticking = true
 		deadline = min(deadline, now+int64(watchTick))
 	}
-	if deadline < d.at {
+	if deadline = max(deadline, d.from); deadline < d.at {
 		d.at = deadline
 		d.timer.Reset(time.Duration(max(deadline-now, 0)))
 	}
@@ -125,6 +139,7 @@ func (c *Conn) sweep() {
 	c.slots.orphans.own += gone.own
 	c.remember(late)
 	over, room := c.slots.orphans.all > maxOrphans, c.slots.room()
+	c.deadlines.looked(now)
 	c.deadlines.arm(next, tick)
 	c.mu.Unlock()
 	c.expire(due)
