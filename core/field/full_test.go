@@ -23,14 +23,9 @@ import (
 func TestAFullConnectionTakesTheClientsOwnRequests_D255(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 16), mock.Virtual())
-		cfg, err := core.ParseConnString(m.ConnString())
-		require.NoError(t, err)
-		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
-		cfg.Net.NodeFilter = core.AnyNode
-		cfg.Limits.InFlight, cfg.Maps.NoNotifications, cfg.Maps.PollInterval = 1, true, 100*time.Millisecond
-		c := openConfig(t, cfg)
-		b := c.Bucket("default")
-		require.NoError(t, b.WaitReady(fresh(t)))
+		c, b := openBoth(t, m, func(c *core.Config) {
+			c.Limits.InFlight, c.Maps.NoNotifications, c.Maps.PollInterval = 1, true, 100*time.Millisecond
+		})
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Delay(2*time.Second))
 		layout, err := b.Layout(fresh(t))
 		require.NoError(t, err)
@@ -85,12 +80,7 @@ func TestTheClientsOwnRequestsTakeNoPlace_D255(t *testing.T) {
 func TestALoginWaitsForTheClientsOwnRequests_D255(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Virtual())
-		cfg, err := core.ParseConnString(m.ConnString())
-		require.NoError(t, err)
-		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
-		cfg.Net.NodeFilter = core.AnyNode
-		c := openConfig(t, cfg)
-		require.NoError(t, c.Bucket("default").WaitReady(fresh(t)))
+		c, _ := openBoth(t, m)
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpNoop}}, mock.Delay(300*time.Millisecond))
 		time.AfterFunc(100*time.Millisecond, c.RenewLogins)
 		pings, err := c.Ping(fresh(t), core.PingOptions{Services: []string{"kv"}, Bucket: "default"})

@@ -17,6 +17,13 @@ import (
 // openMock is bucket "default" of a mock cluster, after WaitReady.
 func openMock(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core.Bucket {
 	t.Helper()
+	_, b := openBoth(t, m, change...)
+	return b
+}
+
+// openBoth is openMock with the cluster that the bucket is of.
+func openBoth(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) (*core.Cluster, *core.Bucket) {
+	t.Helper()
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
 	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
@@ -24,9 +31,10 @@ func openMock(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core
 	for _, f := range change {
 		f(&cfg)
 	}
-	b := openConfig(t, cfg).Bucket("default")
+	c := openConfig(t, cfg)
+	b := c.Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 10*time.Second)))
-	return b
+	return c, b
 }
 
 // virtualMock runs f in virtual time, with a mock of three nodes and one replica.
