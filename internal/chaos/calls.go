@@ -43,7 +43,7 @@ func (d document) value() []byte {
 }
 
 func (w *worker) run() {
-	time.Sleep(between(w.r, 0, min(w.sc.pause, time.Second)))
+	time.Sleep(between(w.r, 0, min(w.sc.pause, beginTime)))
 	for !w.stopped.Load() {
 		w.one()
 		t := time.NewTimer(between(w.r, 0, w.sc.pause))
@@ -152,7 +152,6 @@ func perform[R any, O kv.Op[R]](a *attempt, op O) (R, error) {
 	defer func() {
 		a.w.late(a.began.Add(a.limit))
 		a.over = time.Now()
-		a.w.watch.ended.Add(1)
 	}()
 	switch a.form {
 	case 0:
@@ -321,9 +320,6 @@ func (a *attempt) judgeTime(verb string, err error) {
 	own, waited := late-hops*stalled, time.Duration(0)
 	if own > deadlineSlack {
 		waited = a.w.delays.waited(from, a.over)
-		if a.w.sc.workers > manyWorkers {
-			waited += a.w.watch.busy(from)
-		}
 		own -= min(waited, coarseSlack-deadlineSlack)
 	}
 	switch {
@@ -335,8 +331,8 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	a.w.violate("P1", pastDeadline,
-		"%s of %v ended %v after %s, of which the process was not run for %v; its threads waited, and other calls "+
-			"ended, for %v: %v", verb, a.limit, late, what, stalled, waited, err)
+		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v: %v", verb,
+		a.limit, late, what, stalled, waited, err)
 }
 
 // slackOf is how late a call may end in a round, beside what its process and threads were not run for: 50 ms where all

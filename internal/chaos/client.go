@@ -43,9 +43,7 @@ const (
 const (
 	deadlineSlack = 50 * time.Millisecond
 	coarseSlack   = 2 * time.Second // where not all is seen that holds a call up: see doc.go
-	manyWorkers   = 1000
-	callCost      = 500 * time.Microsecond // of a call, with the race detector: see doc.go
-	hops          = 4                      // goroutines that run until a caller has its outcome: see doc.go
+	hops          = 4               // goroutines that run until a caller has its outcome: see doc.go
 	closeLimit    = 2 * time.Second
 	leftLimit     = 3 * time.Second // until what Close has ended is gone
 	calmTimeout   = 5 * time.Second

@@ -53,13 +53,9 @@
 // Where the system does not count (macOS, a kernel without CONFIG_SCHED_INFO), 2 s are allowed instead of 50 ms in
 // rounds with several processors.
 //
-// With 10,000 callers thousands of calls end at the same moment. One goroutine ends them, and waits for its turn
-// again after each slice of 10 ms, behind those that it has woken: no program keeps 50 ms when the processor has more
-// to do than that. So a call may be late there by 0.5 ms for each call of the process that has ended since its own
-// deadline, too, together with what threads have waited for. The number is a choice: with 0.1 ms a call of 87,784 was
-// later, by 0.4 ms, and it came to 0.25 ms a call there. Of delays of 200 ms that were planted in such rounds, some
-// were seen with one processor and with two: RESULTS.md of package sim has the figures. It is the client's own time
-// that is allowed here, and not the machine's: to 50 ms alone these rounds do not hold.
+// With 10,000 callers all of this holds, too. Without the race detector they begin within a second, while there are
+// faults. With it a call costs several times as much: that many at once would have more than the processors can do, and
+// no program keeps 50 ms then. So they begin within six seconds there, before there are faults.
 //
 // 2 s are less than the delays that a fault of the client adds: a handshake's limit, a pause between dials, a forgotten
 // deadline. The simulation judges each deadline without any of this, because its time is not the machine's. A machine

@@ -64,12 +64,6 @@ func TestWhatAProcessWasNotRunForIsCounted(t *testing.T) {
 		w.woke(at(60 + 10*i))
 	}
 	require.Zero(t, w.stalled(at(30), at(52)))
-	w.ended.Add(3)
-	require.Equal(t, 3*callCost, w.busy(time.Now().Add(time.Hour)))
-	w.woke(at(60 + 20*watchKeeps))
-	w.ended.Add(4)
-	require.Equal(t, 4*callCost, w.busy(at(60+20*watchKeeps)))
-	require.Equal(t, 7*callCost, w.busy(at(59+20*watchKeeps)), "since the last look before")
 }
 
 // A limit is over when the process was run for so long. A pause of the machine is a tick that comes late: one second.
@@ -94,7 +88,7 @@ func TestALimitCountsTheTimeThatTheProcessIsRun(t *testing.T) {
 
 // Within four turns of one run, and within one turn of four runs with seeds in a row, each scenario has rounds with one
 // processor and with several, over TCP and over TLS. With one processor, and where the system counts what threads wait
-// for, each call is judged to 50 ms, unless thousands end at once.
+// for, each call is judged to 50 ms.
 func TestEachScenarioMeetsBothKindsOfProcess(t *testing.T) {
 	for first := range uint64(6) {
 		for _, c := range []struct{ seeds, rounds int }{{1, turns * len(scenarios)}, {turns, len(scenarios)}} {

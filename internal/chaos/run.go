@@ -134,6 +134,9 @@ func (s *supervisor) round(ctx context.Context, number int, each time.Duration) 
 	}
 	over := make(chan error, 1)
 	go func() { over <- rd.listen() }()
+	if beginCalm {
+		sleep(ctx, min(rd.sc.pause, beginTime))
+	}
 	fctx, stop := context.WithTimeout(ctx, max(each*faultsShare/100, each-calmPart-time.Second))
 	defer stop()
 	rd.disturb(fctx, over)

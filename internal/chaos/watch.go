@@ -16,21 +16,14 @@ const (
 // watch knows when this process was not run in time: its goroutine sleeps, and looks how late its turn comes. It has no
 // lock: one that ten thousand callers want would hold it up itself.
 type watch struct {
-	ended  atomic.Int64 // calls of this process
 	due    atomic.Int64 // ns: when the goroutine is to wake next
 	count  atomic.Int64 // of stalls
 	stalls [watchKeeps]stall
 	worst  atomic.Int64 // ns
-
-	samples atomic.Int64
-	ends    [watchKeeps]sample
 }
 
 // stall is a time in which the goroutine was due and did not run, in ns.
 type stall struct{ from, to atomic.Int64 }
-
-// sample is how many calls had ended, at a time in ns.
-type sample struct{ at, ended atomic.Int64 }
 
 func newWatch() *watch {
 	w := new(watch)
@@ -76,26 +69,7 @@ func (w *watch) woke(at time.Time) {
 		w.count.Store(n + 1)
 		w.worst.Store(max(w.worst.Load(), late))
 	}
-	n := w.samples.Load()
-	s := &w.ends[n%watchKeeps]
-	s.at.Store(now)
-	s.ended.Store(w.ended.Load())
-	w.samples.Store(n + 1)
 	w.due.Store(now + int64(watchEvery))
-}
-
-// busy is how long the ends of other calls have kept this process busy from an instant on, at callCost each. It counts
-// from the last sample before that.
-func (w *watch) busy(from time.Time) time.Duration {
-	ended, before := w.ended.Load(), int64(0)
-	for n := w.samples.Load() - 1; n >= 0 && n > w.samples.Load()-watchKeeps; n-- {
-		s := &w.ends[n%watchKeeps]
-		before = s.ended.Load()
-		if s.at.Load() <= from.UnixNano() {
-			break
-		}
-	}
-	return time.Duration(ended-before) * callCost
 }
 
 // stalled is how much of the time between two instants the process was not run, a stall that goes on included.
