@@ -53,9 +53,10 @@
 // Where the system does not count (macOS, a kernel without CONFIG_SCHED_INFO), 2 s are allowed instead of 50 ms in
 // rounds with several processors.
 //
-// With 10,000 callers all of this holds, too. Without the race detector they begin within a second, while there are
-// faults. With it a call costs several times as much: that many at once would have more than the processors can do, and
-// no program keeps 50 ms then. So they begin within six seconds there, before there are faults.
+// With 10,000 callers the same limits hold. Without the race detector they begin within a second, at the beginning of
+// the faults. With it a call costs several times as much: that many at once would have more than the processors can do,
+// and no program keeps 50 ms then. So they begin within six seconds there, before there are faults, and some hundred
+// calls are in flight when a node fails.
 //
 // 2 s are less than the delays that a fault of the client adds: a handshake's limit, a pause between dials, a forgotten
 // deadline. The simulation judges each deadline without any of this, because its time is not the machine's. A machine

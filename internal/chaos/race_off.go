@@ -4,7 +4,8 @@ package chaos
 
 import "time"
 
-// beginTime is how long the workers of a round take to begin, while there are faults.
+// beginTime is how long the workers of a round take to begin, at most, while there are faults of the cluster and soon
+// of its nodes.
 const (
 	beginTime = time.Second
 	beginCalm = false

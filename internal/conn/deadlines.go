@@ -8,8 +8,8 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// watchTick is how often the timer looks at calls whose contexts can end. A call that has lasted for one tick watches
-// its own context from then on.
+// watchTick is how often the timer looks at calls whose contexts can end, or later where looks are paced. A call that
+// has lasted for one tick watches its own context from then on.
 const watchTick = 2500 * time.Microsecond
 
 // deadlines is the one timer of a connection's calls. All methods but now are called with the connection's lock held: a
@@ -19,7 +19,7 @@ type deadlines struct {
 	timer   *time.Timer
 	slow    int64 // after which a call is shared; 0: never
 	at      int64 // when the timer fires, or one of the two constants
-	from    int64 // the timer does not fire before that
+	from    int64 // the timer does not fire before that, once the look is over
 	ticking bool  // the timer is armed for a tick, because the context of a call can end
 }
 
@@ -45,13 +45,17 @@ func (d *deadlines) add(c *call.Call) {
 // lookPause: where a node does not answer, each deadline would otherwise have all other calls looked at.
 const (
 	lookShare = 9
-	lookPause = 10 * time.Millisecond
+	lookPause = 5 * time.Millisecond
 )
 
-// looked notes that a look at all calls is over.
+// looked notes that a look at all calls is over. What the timer was armed for meanwhile has to wait, too.
 func (d *deadlines) looked(began int64) {
 	now := d.now()
 	d.from = now + min(lookShare*(now-began), int64(lookPause))
+	if d.from > now && d.at != stopped && d.at < d.from {
+		d.at = d.from
+		d.timer.Reset(time.Duration(d.from - now))
+	}
 }
 
 // arm makes the timer fire by the deadline; with tick, by the next tick too.
