@@ -77,7 +77,7 @@ func (c tellsOfClose) Close() error {
 
 // Buckets are closed in the order of their names, one after the other: what a run of a program does is the same each
 // time.
-func TestBucketsAreClosedInTheOrderOfTheirNames(t *testing.T) {
+func TestBucketsAreClosedInTheOrderOfTheirNames_D259(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"a", "b", "c", "d", "default", "e"}
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 4), mock.Virtual())

@@ -98,6 +98,8 @@ func (w *worker) one() {
 		a.remove()
 	case k < 14:
 		a.count(k%2 == 0)
+	case w.sc.mocks: // what follows is for documents that are there
+		a.write(k%2 == 0)
 	case k < 17:
 		a.extend()
 	case k < 19:
@@ -139,6 +141,9 @@ func (w *worker) newDocument() document {
 
 // keep remembers an acknowledged document, and at times forgets another one.
 func (w *worker) keep(d document) {
+	if w.sc.mocks {
+		return
+	}
 	if len(w.docs) == keptDocuments {
 		w.docs[w.r.IntN(len(w.docs))] = d
 		return

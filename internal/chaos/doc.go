@@ -9,6 +9,10 @@
 // Client), so that limits on descriptors and memory bind it alone and that it can be counted what it leaves behind. The
 // supervisor has started all of them, and ends them in every case.
 //
+// In the rounds of one scenario each node's process holds a mock of its own (see mockOptions): kill -9 ends it between
+// the execution of a request and its answer, too. Its journal, a file, outlives it, and is what those rounds are judged
+// by; its documents are gone, so that calls write new ones only, and nodes are not failed over.
+//
 // A run is a sequence of rounds. Each has a scenario, a client process, a cluster and node processes of its own, so
 // that a run of any length keeps no more than a round's ledger. The properties are those of package sim:
 //

@@ -128,8 +128,10 @@ func (rd *round) disturb(ctx context.Context, over chan error) {
 		r := rand.New(rand.NewPCG(rd.o.Seed, uint64(rd.number*10+i)))
 		wg.Go(func() { rd.disturbNode(ctx, rd.nodes[i], r) })
 	}
-	wg.Go(func() { rd.disturbCluster(ctx, rand.New(rand.NewPCG(rd.o.Seed, uint64(rd.number*10+nodes)))) })
-	wg.Go(func() { rd.rearrange(ctx, rand.New(rand.NewPCG(rd.o.Seed, uint64(rd.number*10+nodes+1)))) })
+	if rd.m != nil {
+		wg.Go(func() { rd.disturbCluster(ctx, rand.New(rand.NewPCG(rd.o.Seed, uint64(rd.number*10+nodes)))) })
+		wg.Go(func() { rd.rearrange(ctx, rand.New(rand.NewPCG(rd.o.Seed, uint64(rd.number*10+nodes+1)))) })
+	}
 	select {
 	case <-ctx.Done():
 	case err := <-over:

@@ -53,6 +53,22 @@ func TestARound(t *testing.T) {
 	require.NotEmpty(t, r.Faults)
 }
 
+// So does one whose nodes are mocks in processes of their own, by their journals, and those are removed.
+func TestARoundOfMockProcesses(t *testing.T) {
+	needed(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	o := options("", time.Second)
+	o.Scenario = "mock processes"
+	r, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	require.Empty(t, r.Failures)
+	require.Greater(t, r.Mutations, 100)
+	require.Positive(t, r.Reached[string(applied)])
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 // A supervisor that is told to end does, and leaves no process.
 func TestARunEndsWithItsContext(t *testing.T) {
 	needed(t)
@@ -74,11 +90,15 @@ func TestPlantedDefectsAreNoticed(t *testing.T) {
 	t.Run(plantLate+" with two processors", lateWithTwoProcessors) // alone: threads that have to wait explain 200 ms
 	for plant, property := range map[string]string{
 		plantLost: "P3", plantTwice: "P2", plantUntrue: "P4", plantUnended: "P1", plantLate: "P1",
-		plantGoroutine: "P11", plantDescriptor: "P11",
+		plantGoroutine: "P11", plantDescriptor: "P11", plantLost + byJournals: "P3", plantUntrue + byJournals: "P4",
 	} {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
-			o := options(plant, time.Second)
+			name, journals := strings.CutSuffix(plant, byJournals)
+			o := options(name, time.Second)
+			if journals {
+				o.Scenario = "mock processes"
+			}
 			o.Env = append(o.Env, "GOMAXPROCS=1") // 200 ms are late where 50 ms are allowed
 			r, err := Run(context.Background(), o)
 			require.NoError(t, err)
@@ -89,6 +109,9 @@ func TestPlantedDefectsAreNoticed(t *testing.T) {
 		})
 	}
 }
+
+// byJournals is a round of mocks in processes of their own.
+const byJournals = " by the journals"
 
 func lateWithTwoProcessors(t *testing.T) {
 	d := newDelays(procRoot)

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ import (
 type nodeOptions struct {
 	Ports  []port `json:"ports"`
 	Buffer int    `json:"buffer"` // bytes of the buffers of the clients' sockets; 0: the system's
+	// Mock makes the process one of a mock of its own, which it carries bytes to. Without it the supervisor has it.
+	Mock *mockOptions `json:"mock,omitempty"`
 }
 
 // port is where clients connect to, and where the cluster listens.
@@ -35,9 +38,10 @@ const (
 
 // node has the sockets of a node.
 type node struct {
-	o    nodeOptions
-	slow atomic.Bool
-	wg   sync.WaitGroup
+	o      nodeOptions
+	secure *tls.Config // of the second port, where the mock is in this process
+	slow   atomic.Bool
+	wg     sync.WaitGroup
 
 	mu    sync.Mutex
 	pairs map[*pair]struct{}
@@ -70,13 +74,24 @@ func Node(in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(lines.Bytes(), &n.o); err != nil {
 		return err
 	}
-	for _, p := range n.o.Ports {
+	if n.o.Mock != nil {
+		m, err := n.holdMock()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = m.Close() }()
+	}
+	for i, p := range n.o.Ports {
 		l, err := listen(p.Listen)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = l.Close() }()
-		n.wg.Go(func() { n.accept(l, p.To) })
+		secure := n.secure
+		if i == 0 {
+			secure = nil
+		}
+		n.wg.Go(func() { n.accept(l, p.To, secure) })
 	}
 	w := newWire(out)
 	w.send(message{Ready: true})
@@ -105,7 +120,7 @@ func listen(addr string) (l net.Listener, err error) {
 	return nil, err
 }
 
-func (n *node) accept(l net.Listener, to string) {
+func (n *node) accept(l net.Listener, to string, secure *tls.Config) {
 	for {
 		nc, err := l.Accept()
 		if err != nil {
@@ -115,11 +130,11 @@ func (n *node) accept(l net.Listener, to string) {
 		if !ok {
 			continue
 		}
-		n.wg.Go(func() { n.connect(client, to) })
+		n.wg.Go(func() { n.connect(client, to, secure) })
 	}
 }
 
-func (n *node) connect(client *net.TCPConn, to string) {
+func (n *node) connect(client *net.TCPConn, to string, secure *tls.Config) {
 	nc, err := new(net.Dialer).DialContext(context.Background(), "tcp", to)
 	cluster, ok := nc.(*net.TCPConn)
 	if err != nil || !ok {
@@ -133,18 +148,22 @@ func (n *node) connect(client *net.TCPConn, to string) {
 		}
 	}
 	p := &pair{client: client, cluster: cluster}
+	var clear net.Conn = client
+	if secure != nil {
+		clear = tls.Server(client, secure)
+	}
 	n.mu.Lock()
 	n.pairs[p] = struct{}{}
 	n.mu.Unlock()
-	n.wg.Go(func() { n.carry(p, cluster, client) })
-	n.carry(p, client, cluster)
+	n.wg.Go(func() { n.carry(p, cluster, clear) })
+	n.carry(p, clear, cluster)
 	n.mu.Lock()
 	delete(n.pairs, p)
 	n.mu.Unlock()
 }
 
 // carry moves bytes one way until one of the ends is over.
-func (n *node) carry(p *pair, to, from *net.TCPConn) {
+func (n *node) carry(p *pair, to, from net.Conn) {
 	defer p.end(false)
 	buf := make([]byte, 32<<10)
 	for {

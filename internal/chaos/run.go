@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -95,14 +96,16 @@ func (s *supervisor) killAll() {
 // round is a cluster, its nodes' processes, and a client process between them.
 type round struct {
 	*supervisor
-	sc     *scenario     // one without a name is a soak's
-	soaks  time.Duration // between two samples
-	tls    bool
-	number int
-	m      *mock.Cluster
-	nodes  [nodes]*sockets
-	client *process
-	ends   map[string]*ended
+	sc       *scenario     // one without a name is a soak's
+	soaks    time.Duration // between two samples
+	tls      bool
+	number   int
+	m        *mock.Cluster // nil where each node's process has one
+	ca       string        // in PEM
+	journals string        // a directory, where each node's process has a mock
+	nodes    [nodes]*sockets
+	client   *process
+	ends     map[string]*ended
 }
 
 // sockets are a node's process, of which there is another one after it was killed.
@@ -125,10 +128,15 @@ func (s *supervisor) round(ctx context.Context, number int, each time.Duration) 
 	s.report.Scenarios[name]++
 	s.report.round = fmt.Sprintf("%d (%s)", number, name)
 	s.live("chaos   round %d: %s   %d calls, %d violations", number, name, s.report.Calls, s.report.Violations)
+	defer func() {
+		if rd.m != nil {
+			_ = rd.m.Close()
+		}
+		_ = os.RemoveAll(rd.journals)
+	}()
 	if err := rd.build(); err != nil {
 		return err
 	}
-	defer func() { _ = rd.m.Close() }()
 	if err := rd.startClient(); err != nil {
 		return err
 	}
@@ -149,10 +157,11 @@ func (s *supervisor) round(ctx context.Context, number int, each time.Duration) 
 	for _, n := range rd.nodes {
 		n.kill()
 	}
-	if err := rd.m.Close(); err != nil {
+	log, err := rd.applied()
+	if err != nil {
 		return err
 	}
-	judge(s.report, rd.ends, rd.m.ApplyLog(bucketName))
+	judge(s.report, rd.ends, log)
 	s.report.Mutations += len(rd.ends)
 	return nil
 }
@@ -166,13 +175,18 @@ func (s *supervisor) scenario(number int) *scenario {
 
 // build starts the cluster and the nodes' processes.
 func (rd *round) build() (err error) {
-	rd.m, err = mock.New(mock.Nodes(nodes), mock.Replicas(1), mock.TLS(), mock.Bucket(bucketName, vbuckets),
-		mock.User(mock.DefaultUser, password), mock.Services(mock.ManagementService, mock.KVService))
-	if err != nil {
+	if rd.sc.mocks {
+		return rd.buildMocks()
+	}
+	if rd.m, err = mock.New(append(clusterOptions(), mock.TLS())...); err != nil {
 		return err
 	}
+	rd.ca = string(rd.m.CA())
 	for i := range rd.nodes {
-		if err := rd.startNode(i); err != nil {
+		if rd.nodes[i], err = rd.pick([2]string{rd.m.Node(i).Addr(), rd.m.Node(i).TLSAddr()}); err != nil {
+			return err
+		}
+		if err := rd.restart(rd.nodes[i]); err != nil {
 			return err
 		}
 		kv, secure := rd.nodes[i].o.Ports[0].Listen, rd.nodes[i].o.Ports[1].Listen
@@ -186,22 +200,27 @@ func (rd *round) build() (err error) {
 	return nil
 }
 
-// startNode starts a node's process for the first time, on ports that it can have.
-func (rd *round) startNode(i int) (err error) {
+// clusterOptions are those of every mock.
+func clusterOptions() []mock.Option {
+	return []mock.Option{
+		mock.Nodes(nodes), mock.Replicas(1), mock.Bucket(bucketName, vbuckets),
+		mock.User(mock.DefaultUser, password), mock.Services(mock.ManagementService, mock.KVService),
+	}
+}
+
+// pick gives a node's process ports that it can have, for what comes without TLS and with it.
+func (rd *round) pick(to [2]string) (*sockets, error) {
 	for try := range 20 {
 		// below the ports that a system gives to clients: one of those could be in the way when the node comes back
 		first := 10_000 + (rand.IntN(10_000)+try)*2
 		n := &sockets{o: nodeOptions{Buffer: rd.sc.buffer, Ports: []port{
-			{Listen: address(first), To: rd.m.Node(i).Addr()},
-			{Listen: address(first + 1), To: rd.m.Node(i).TLSAddr()},
+			{Listen: address(first), To: to[0]}, {Listen: address(first + 1), To: to[1]},
 		}}}
-		if !free(n.o.Ports) {
-			continue
+		if free(n.o.Ports) {
+			return n, nil
 		}
-		rd.nodes[i] = n
-		return rd.restart(n)
 	}
-	return errors.New("no free ports for a node")
+	return nil, errors.New("no free ports for a node")
 }
 
 // restart starts a node's process where it was.
@@ -225,7 +244,7 @@ func (rd *round) startClient() (err error) {
 		Every: rd.soaks,
 	}
 	if rd.tls {
-		o.CA = string(rd.m.CA())
+		o.CA = rd.ca
 	}
 	var env []string
 	if oneProcessor(rd.o.Seed, rd.number) {
@@ -250,13 +269,15 @@ const turns = 4
 func turnOf(seed uint64, number int) int { return int((seed-1)%turns) + number/len(scenarios) }
 
 // overTLSIn reports whether a round is over TLS: every other round of a turn, and each scenario in every other turn.
-func overTLSIn(seed uint64, number int) bool { return (number+turnOf(seed, number))%2 == 1 }
+func overTLSIn(seed uint64, number int) bool {
+	return (number%len(scenarios)+turnOf(seed, number))%2 == 1
+}
 
 // oneProcessor reports whether a round's client has one processor. Each scenario meets that with TLS and without in
 // four turns of all scenarios; TLS changes with each turn.
 func oneProcessor(seed uint64, number int) bool {
-	at := turnOf(seed, number) % turns
-	return (number%4 == 1 || number%4 == 2) != (at == 1 || at == 2)
+	at, turn := number%len(scenarios)%4, turnOf(seed, number)%turns
+	return (at == 1 || at == 2) != (turn == 1 || turn == 2)
 }
 
 // listen takes what the client process says, until it ends.

@@ -16,6 +16,7 @@ type scenario struct {
 	closes   bool          // clients are closed and opened again at any moment
 	hogs     bool          // the process has no descriptor left at times
 	memory   string        // GOMEMLIMIT
+	mocks    bool          // each node's process is a mock, whose documents are gone when it is killed
 }
 
 // scenarios are taken in turn, one for each round.
@@ -34,6 +35,7 @@ var scenarios = []scenario{
 		name: "little memory", clusters: 1, workers: 32, pause: 5 * time.Millisecond, value: 256 << 10,
 		memory: "32MiB",
 	},
+	{name: "mock processes", clusters: 1, workers: 64, pause: 2 * time.Millisecond, value: 256, mocks: true},
 }
 
 // Scenarios are the names of the scenarios.

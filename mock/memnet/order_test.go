@@ -48,7 +48,7 @@ func TestNetworkOrder(t *testing.T) {
 }
 
 // A bandwidth makes no difference to that: when each of them arrives does not depend on which was written first.
-func TestNetworkOrderWithABandwidth(t *testing.T) {
+func TestNetworkOrderWithABandwidth_D260(t *testing.T) {
 	run := func(pieces ...string) (got []string) {
 		synctest.Test(t, func(t *testing.T) {
 			n := memnet.New(memnet.Options{Latency: time.Millisecond})
@@ -88,7 +88,7 @@ func TestNetworkOrderWithABandwidth(t *testing.T) {
 }
 
 // What a bandwidth holds up arrives at once when it ends, and sooner when it is wider.
-func TestAnotherBandwidthIsThatOfWhatIsOnItsWay(t *testing.T) {
+func TestAnotherBandwidthIsThatOfWhatIsOnItsWay_D261(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New(memnet.Options{Latency: time.Millisecond})
 		n.OnLink(func(l *memnet.Link) { l.Up().SetBandwidth(20) })
