@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,6 +32,25 @@ func TestJournalHasRequestsAndMutations(t *testing.T) {
 		got = append(got, strings.Join([]string{e.What, e.Opcode, e.Key, e.Token}, " "))
 	}
 	require.Equal(t, []string{"received SET k v1", "applied SET k v1", "received ADD k v2", "received GET k "}, got)
+}
+
+// A mutation is in the journal when it is executed, though its answer takes its time: the process may be killed before.
+func TestJournalDoesNotWaitForAnswers_D262(t *testing.T) {
+	out := lines(make(chan string, 8))
+	c := mock.Start(t, mock.Bucket("default", 4), mock.Journal(out))
+	r := login(t, c, baseFeatures...)
+	c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.DelayReply(time.Hour))
+	r.send(storePacket(memd.OpSet, "k", "v"))
+	require.Contains(t, <-out, mock.EntryReceived)
+	require.Contains(t, <-out, mock.EntryApplied)
+}
+
+// lines are those of a journal.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
 }
 
 // With fixed ports a cluster can be started again where it was.

@@ -158,9 +158,11 @@ func (rq *request) begin(f *Fault) (rep reply, wait func() (reply, bool)) {
 func (k *conn) finish(rq *request, f *Fault, released <-chan struct{}, rep reply,
 	wait func() (reply, bool),
 ) bool {
+	k.c.journalApplied(rq) // before what may end the process or the connection
 	if wait != nil {
 		var ok bool
-		if rep, ok = wait(); !ok {
+		rep, ok = wait()
+		if k.c.journalApplied(rq); !ok {
 			return false
 		}
 	}

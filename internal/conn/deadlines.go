@@ -19,7 +19,8 @@ type deadlines struct {
 	timer   *time.Timer
 	slow    int64 // after which a call is shared; 0: never
 	at      int64 // when the timer fires, or one of the two constants
-	from    int64 // the timer does not fire before that, once the look is over
+	from    int64 // the timer does not fire before that
+	looking bool  // the timer is armed when the look is over
 	ticking bool  // the timer is armed for a tick, because the context of a call can end
 }
 
@@ -48,13 +49,16 @@ const (
 	lookPause = 5 * time.Millisecond
 )
 
-// looked notes that a look at all calls is over. What the timer was armed for meanwhile has to wait, too.
-func (d *deadlines) looked(began int64) {
+// looked arms the timer when a look at all calls is over: for the calls that it has seen, as arm does, and for those
+// that were added meanwhile.
+func (d *deadlines) looked(began, deadline int64, tick bool) {
 	now := d.now()
 	d.from = now + min(lookShare*(now-began), int64(lookPause))
-	if d.from > now && d.at != stopped && d.at < d.from {
-		d.at = d.from
-		d.timer.Reset(time.Duration(d.from - now))
+	d.arm(deadline, tick)
+	d.looking = false
+	if d.at != stopped && d.at != never {
+		d.at = max(d.at, d.from)
+		d.timer.Reset(time.Duration(d.at - now))
 	}
 }
 
@@ -67,7 +71,9 @@ func (d *deadlines) arm(deadline int64, tick bool) {
 	}
 	if deadline = max(deadline, d.from); deadline < d.at {
 		d.at = deadline
-		d.timer.Reset(time.Duration(max(deadline-now, 0)))
+		if !d.looking {
+			d.timer.Reset(time.Duration(max(deadline-now, 0)))
+		}
 	}
 }
 
@@ -84,12 +90,12 @@ func (d *deadlines) dueOf(c *call.Call, now int64) int64 {
 	return c.Deadline
 }
 
-// fired notes that the timer has fired; false after stop.
+// fired notes that the timer has fired, and a look begins; false after stop.
 func (d *deadlines) fired() bool {
 	if d.at == stopped {
 		return false
 	}
-	d.at, d.ticking = never, false
+	d.at, d.ticking, d.looking = never, false, true
 	return true
 }
 
@@ -143,8 +149,7 @@ func (c *Conn) sweep() {
 	c.slots.orphans.own += gone.own
 	c.remember(late)
 	over, room := c.slots.orphans.all > maxOrphans, c.slots.room()
-	c.deadlines.looked(now)
-	c.deadlines.arm(next, tick)
+	c.deadlines.looked(now, next, tick)
 	c.mu.Unlock()
 	c.expire(due)
 	if silent && !durable {

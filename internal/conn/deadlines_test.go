@@ -27,11 +27,11 @@ func TestDeadlinesFireForTheEarliest(t *testing.T) {
 		require.Equal(t, []time.Duration{time.Second / 2}, wait())
 		require.True(t, d.fired())
 		at := d.now()
-		d.arm(never, true)
+		d.looked(at, never, true)
 		d.arm(never, true)
 		require.Equal(t, []time.Duration{time.Duration(at) + watchTick}, wait())
 		require.True(t, d.fired())
-		d.arm(d.now()+int64(time.Second), false)
+		d.looked(d.now(), d.now()+int64(time.Second), false)
 		d.stop()
 		d.arm(d.now()+int64(time.Second), true)
 		require.Empty(t, wait())
@@ -39,46 +39,43 @@ func TestDeadlinesFireForTheEarliest(t *testing.T) {
 	})
 }
 
-// The timer waits nine times as long as a look took, 5 ms at most, and as little as it can after that.
+// The timer waits nine times as long as a look took, 5 ms at most. What is added during a look waits for that, too. A
+// stopped timer stays so.
 func TestLooksArePaced_D258(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fired := make(chan time.Duration, 8)
 		d := deadlines{base: time.Now(), at: never}
 		d.timer = time.AfterFunc(time.Hour, func() { fired <- time.Since(d.base) })
+		const far = int64(time.Hour)
 		for _, c := range []struct{ took, wait time.Duration }{
 			{0, 0},
 			{100 * time.Microsecond, 900 * time.Microsecond},
 			{time.Second, lookPause},
 		} {
-			began := d.now()
-			time.Sleep(c.took)
-			d.looked(began)
-			ended := time.Since(d.base)
-			d.arm(d.now(), false) // its deadline is now
+			look := func(next int64, tick bool, meanwhile func()) (ended time.Duration) {
+				require.True(t, d.fired())
+				began := d.now()
+				time.Sleep(c.took / 2)
+				meanwhile()
+				time.Sleep(c.took - c.took/2)
+				d.looked(began, next, tick)
+				return time.Since(d.base)
+			}
+			ended := look(0, false, func() {}) // a deadline that is over
 			require.Equal(t, ended+c.wait, <-fired)
-			require.True(t, d.fired())
-			d.arm(d.now()+int64(time.Second), true)
-			d.arm(d.now()+int64(time.Millisecond), true)
-			require.Equal(t, ended+c.wait+time.Millisecond, <-fired, "a deadline after the pause is kept")
-			require.True(t, d.fired())
+			ended = look(far, false, func() { d.arm(d.now(), true) })
+			require.Equal(t, ended+c.wait, <-fired, "added meanwhile")
+			ended = look(far, true, func() {})
+			require.Equal(t, ended+max(c.wait, watchTick), <-fired, "the tick")
+			ended = look(d.now()+int64(2*time.Second), false, func() {})
+			require.Greater(t, <-fired, ended+c.wait, "a deadline after the pause is kept")
 		}
-	})
-}
-
-// What is added during a look waits for its pause, and a stopped timer stays so.
-func TestALookDelaysWhatWasArmedMeanwhile_D258(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fired := make(chan time.Duration, 8)
-		d := deadlines{base: time.Now(), at: never}
-		d.timer = time.AfterFunc(time.Hour, func() { fired <- time.Since(d.base) })
-		d.arm(int64(2*time.Millisecond), true)
-		time.Sleep(time.Millisecond)
-		d.looked(0)
-		require.Equal(t, time.Millisecond+lookPause, <-fired)
+		time.Sleep(time.Minute)
+		require.Empty(t, fired, "no look is begun twice")
 		require.True(t, d.fired())
 		d.stop()
-		d.looked(0)
-		time.Sleep(time.Hour)
+		d.looked(d.now(), 0, true)
+		time.Sleep(2 * time.Hour)
 		require.Empty(t, fired)
 	})
 }
