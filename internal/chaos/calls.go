@@ -92,13 +92,15 @@ func (w *worker) one() {
 		a.read()
 	case k < 9 && len(w.docs) > 1:
 		a.readMany()
+	case k < 9 && w.sc.mocks: // what is read has to be there
+		a.write(k%2 == 0)
 	case k < 10 && w.sc.workers <= batchWorkers:
 		a.writeMany()
 	case k < 12 && len(w.docs) == keptDocuments:
 		a.remove()
 	case k < 14:
 		a.count(k%2 == 0)
-	case w.sc.mocks: // what follows is for documents that are there
+	case w.sc.mocks:
 		a.write(k%2 == 0)
 	case k < 17:
 		a.extend()

@@ -57,13 +57,16 @@ func TestARound(t *testing.T) {
 func TestARoundOfMockProcesses(t *testing.T) {
 	needed(t)
 	t.Setenv("TMPDIR", t.TempDir())
-	o := options("", time.Second)
-	o.Scenario = "mock processes"
-	r, err := Run(context.Background(), o)
-	require.NoError(t, err)
-	require.Empty(t, r.Failures)
-	require.Greater(t, r.Mutations, 100)
-	require.Positive(t, r.Reached[string(applied)])
+	for seed, name := range map[uint64]string{1: "mock processes", 2: "mock processes over TLS"} {
+		o := options("", time.Second)
+		o.Seed, o.Scenario = seed, "mock processes"
+		r, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		require.Equal(t, map[string]int{name: 1}, r.Scenarios)
+		require.Empty(t, r.Failures)
+		require.Greater(t, r.Mutations, 100)
+		require.Positive(t, r.Reached[string(applied)])
+	}
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -88,30 +91,34 @@ func TestPlantedDefectsAreNoticed(t *testing.T) {
 		t.Skip("COUCHCORE_TWINS=1 runs it: a round for each of them")
 	}
 	t.Run(plantLate+" with two processors", lateWithTwoProcessors) // alone: threads that have to wait explain 200 ms
+	for plant, property := range map[string]string{plantLost: "P3", plantUntrue: "P4"} {
+		t.Run(plant+" by the journals", func(t *testing.T) {
+			o := options(plant, time.Second)
+			o.Scenario = "mock processes"
+			planted(t, o, property)
+		})
+	}
 	for plant, property := range map[string]string{
 		plantLost: "P3", plantTwice: "P2", plantUntrue: "P4", plantUnended: "P1", plantLate: "P1",
-		plantGoroutine: "P11", plantDescriptor: "P11", plantLost + byJournals: "P3", plantUntrue + byJournals: "P4",
+		plantGoroutine: "P11", plantDescriptor: "P11",
 	} {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
-			name, journals := strings.CutSuffix(plant, byJournals)
-			o := options(name, time.Second)
-			if journals {
-				o.Scenario = "mock processes"
-			}
-			o.Env = append(o.Env, "GOMAXPROCS=1") // 200 ms are late where 50 ms are allowed
-			r, err := Run(context.Background(), o)
-			require.NoError(t, err)
-			require.NotZero(t, r.Violations)
-			for _, v := range r.Failures {
-				require.Equal(t, property, v.Property, v.String())
-			}
+			planted(t, options(plant, time.Second), property)
 		})
 	}
 }
 
-// byJournals is a round of mocks in processes of their own.
-const byJournals = " by the journals"
+func planted(t *testing.T, o Options, property string) {
+	t.Helper()
+	o.Env = append(o.Env, "GOMAXPROCS=1") // 200 ms are late where 50 ms are allowed
+	r, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	require.NotZero(t, r.Violations)
+	for _, v := range r.Failures {
+		require.Equal(t, property, v.Property, v.String())
+	}
+}
 
 func lateWithTwoProcessors(t *testing.T) {
 	d := newDelays(procRoot)

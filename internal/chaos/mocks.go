@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,8 +32,8 @@ type mockOptions struct {
 	Key     []byte     `json:"key"`
 }
 
-// mockDelay is how late most answers of such a mock are, so that many mutations are executed and not answered when its
-// process is killed.
+// mockDelay is how late most answers of such a mock are, so that many mutations are in the journal and not answered
+// when its process is killed.
 const mockDelay = 5 * time.Millisecond
 
 // holdMock starts the mock of this process, and gives the listeners for TLS their certificate.
@@ -79,11 +79,12 @@ func (rd *round) buildMocks() (err error) {
 	rd.ca = string(cert)
 	var ports [nodes]int
 	for i := range rd.nodes {
-		n, err := rd.pick([2]string{})
-		if err != nil {
-			return err
+		for ports[i] == 0 || slices.Contains(ports[:i], ports[i]) {
+			if rd.nodes[i], err = rd.pick([2]string{}); err != nil {
+				return err
+			}
+			ports[i] = portOf(rd.nodes[i].o.Ports[0].Listen)
 		}
-		rd.nodes[i], ports[i] = n, portOf(n.o.Ports[0].Listen)
 	}
 	for i, n := range rd.nodes {
 		n.o.Mock = &mockOptions{
@@ -99,18 +100,21 @@ func (rd *round) buildMocks() (err error) {
 // applied is what the nodes have executed, by the log of the cluster or by the journals.
 func (rd *round) applied() (all []mock.Applied, err error) {
 	if rd.m != nil {
-		return rd.m.ApplyLog(bucketName), rd.m.Close()
+		if err := rd.m.Close(); err != nil { // what its nodes have begun is executed
+			return nil, err
+		}
+		return rd.m.ApplyLog(bucketName), nil
 	}
 	for _, n := range rd.nodes {
 		text, err := os.ReadFile(n.o.Mock.Journal)
 		if err != nil {
 			return nil, err
 		}
-		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		for line := range bytes.Lines(text) {
 			var e mock.Entry
-			// the last line of a process that was killed may be cut
-			if json.Unmarshal(lines.Bytes(), &e) == nil && e.What == mock.EntryApplied {
-				all = append(all, mock.Applied{Key: e.Key, Token: e.Token})
+			// A process that is killed may cut a line, which the next one's first line follows, of what it receives.
+			if json.Unmarshal(line, &e) == nil && e.What == mock.EntryApplied {
+				all = append(all, mock.Applied{Key: e.Key}) // each call of such a round writes a document of its own
 			}
 		}
 	}
