@@ -232,9 +232,9 @@ type LimitConfig struct {
 type ObserveConfig struct {
 	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler gets the lines in
 	// order, on a goroutine of the client's: one that blocks holds up no call. Up to 4096 lines wait for it, further
-	// ones are lost, and a line "Log lines lost" says how many. Close waits for it for a second at most. Only the
-	// handler's Enabled runs where a line would be written, connections' readers among the places, and must not block.
-	// Panics are contained.
+	// ones are lost, and a line "Log lines lost" says how many. Close waits for it for a second at most. That goroutine
+	// also asks the handler's Enabled. Lines of a level that it has refused are left out for 100 ms, then it is asked
+	// again. Panics are contained.
 	Log *slog.Logger
 	// Retry is told of every attempt, decision and end of what has failed once, on whatever goroutine it happens, so
 	// that it must not block. What it is given is its own, and stays as it is. Nil: no observer; a panic is contained.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -117,14 +116,13 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 	for _, step := range []string{"broken", "left", "closed"} {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
-			m.SetErrorMap([]byte("{"))
 			var c *core.Cluster
 			var live atomic.Int64
 			var armed atomic.Bool
 			reached := make(chan struct{})
-			// In the moment in which a connection is whole and no other goroutine knows of it yet the log is asked
-			// whether it wants to be told, at this level, that the error map is of no use.
-			log := slog.New(askedLog{slog.DiscardHandler, slog.LevelWarn, func() {
+			// The client takes the handshake's deadline away when the connection is whole and no other goroutine knows
+			// of it yet.
+			whole := func() {
 				if !armed.CompareAndSwap(true, false) {
 					return
 				}
@@ -141,9 +139,8 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 				}
 				close(reached)
 				time.Sleep(5 * time.Second)
-			}})
+			}
 			c = open(t, m, func(cfg *core.Config) {
-				cfg.Observe.Log = log
 				dial := cfg.Net.Dial
 				cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					nc, err := dial(ctx, network, addr)
@@ -151,7 +148,7 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 						return nil, err
 					}
 					live.Add(1)
-					return &closeCounter{nc, &live, sync.Once{}}, nil
+					return &undue{&closeCounter{nc, &live, sync.Once{}}, whole}, nil
 				}
 			})
 			b := c.Bucket("default")
@@ -175,6 +172,19 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 			}
 		})
 	}
+}
+
+// undue is a connection that does f when its deadline is taken away.
+type undue struct {
+	net.Conn
+	f func()
+}
+
+func (u *undue) SetDeadline(t time.Time) error {
+	if t.IsZero() {
+		u.f()
+	}
+	return u.Conn.SetDeadline(t)
 }
 
 // D45, D46: a handshake may be cut anywhere in what the node sends, also at its last bytes: the connection is made

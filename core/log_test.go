@@ -150,6 +150,20 @@ func TestALoggedErrorIsNotWrittenTo(t *testing.T) {
 	})
 }
 
+// askedLog is a log handler that does f when it is asked for a line of that level.
+type askedLog struct {
+	slog.Handler
+	level slog.Level
+	f     func()
+}
+
+func (h askedLog) Enabled(_ context.Context, level slog.Level) bool {
+	if level == h.level {
+		h.f()
+	}
+	return false
+}
+
 // A log handler may look at the client, also where it is only asked whether it wants a line.
 func TestALogHandlerMayLookAtTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (o observer) Attempt(a retry.AttemptInfo) {
 // Retry implements retry.Observer.
 func (o observer) Retry(r *retry.Request, why retry.Reason, d time.Duration) {
 	ctx := context.Background()
-	if o.log.Enabled(ctx, slog.LevelDebug) {
+	if o.log.Enabled(slog.LevelDebug) {
 		o.log.Debug(ctx, observe.MsgRetrying, append(attrs(r, why), slog.Duration(observe.KeyDelay, d))...)
 	}
 	if o.user == nil {
@@ -54,10 +54,10 @@ func (o observer) Retry(r *retry.Request, why retry.Reason, d time.Duration) {
 func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
 	ctx := context.Background()
 	err = settled(err)
-	if o.log.Enabled(ctx, slog.LevelDebug) {
+	if o.log.Enabled(slog.LevelDebug) {
 		o.log.Debug(ctx, observe.MsgNotRetried, append(attrs(r, why), slog.Any(observe.KeyCause, err))...)
 	}
-	if o.log.Enabled(ctx, slog.LevelInfo) {
+	if o.log.Enabled(slog.LevelInfo) {
 		if n := o.gaveUp.count(tallied{r.Service, r.Operation, why}, time.Now()); n > 0 {
 			info, _ := retry.InfoOf(err)
 			o.log.Info(ctx, observe.MsgGaveUp, append(attrs(r, why), slog.Int64(observe.KeyCount, n),

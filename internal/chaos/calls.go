@@ -68,7 +68,18 @@ type attempt struct {
 	// durable is the level of a write that can have one.
 	durable memd.DurabilityLevel
 
-	began, over time.Time // around what the client does
+	began, over time.Time    // around what the client does
+	counts      atomic.Int64 // ns: since when the client counts the time of it, or of the first call of a batch
+}
+
+type attemptKey struct{}
+
+// counted is since when the client counts the call's time, which is when it began unless the client has told.
+func (a *attempt) counted() time.Time {
+	if at := a.counts.Load(); at > 0 {
+		return time.Unix(0, at)
+	}
+	return a.began
 }
 
 func (w *worker) one() {
@@ -83,6 +94,7 @@ func (w *worker) one() {
 		a.storm = w.storm.Load()
 		a.ctx = a.storm.ctx
 	}
+	a.ctx = context.WithValue(a.ctx, attemptKey{}, a)
 	a.in = kv.Common{Timeout: a.limit, Retry: w.strategy(a.calm)}
 	if w.r.IntN(durableEvery) == 0 {
 		a.durable = memd.DurabilityMajority
@@ -305,10 +317,11 @@ func (a *attempt) ended(verb, id string, err error) bool {
 
 // judgeTime judges whether the call was in time: by its deadline, the end of its context, or Close.
 func (a *attempt) judgeTime(verb string, err error) {
-	limit, what := a.began.Add(a.limit), "its deadline"
-	earlier := func(at int64, by string) {
+	const deadline = "its deadline"
+	limit, by := a.began.Add(a.limit), deadline
+	earlier := func(at int64, what string) {
 		if t := time.Unix(0, at); at > 0 && t.Before(limit) {
-			limit, what = t, by
+			limit, by = t, what
 		}
 	}
 	if a.storm != nil {
@@ -324,9 +337,17 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	stalled := a.w.watch.stalled(from, a.over)
+	counted := a.counted()
+	if by != deadline || counted.After(a.over) {
+		counted = a.began
+	}
+	stalled += a.w.watch.stalled(a.began, counted)
 	own, waited := late-hops*stalled, time.Duration(0)
 	if own > deadlineSlack {
 		waited = a.w.delays.waited(from, a.over)
+		if counted.After(a.began) {
+			waited += a.w.delays.waited(a.began, counted)
+		}
 		own -= min(waited, coarseSlack-deadlineSlack)
 	}
 	switch {
@@ -338,8 +359,8 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	a.w.violate("P1", pastDeadline,
-		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v: %v", verb,
-		a.limit, late, what, stalled, waited, err)
+		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v; the "+
+			"client counts since %v after its begin: %v", verb, a.limit, late, by, stalled, waited, counted.Sub(a.began), err)
 }
 
 // slackOf is how late a call may end in a round, beside what its process and threads were not run for: 50 ms where all

@@ -407,8 +407,11 @@ func (c *client) succeeded(verb string) {
 type balance struct{ began, ended atomic.Int64 }
 
 // Begin implements core.OperationHook.
-func (b *balance) Begin(ctx context.Context, _ core.Operation) context.Context {
+func (b *balance) Begin(ctx context.Context, op core.Operation) context.Context {
 	b.began.Add(1)
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && !op.Parts {
+		a.counts.CompareAndSwap(0, time.Now().UnixNano())
+	}
 	return ctx
 }
 

@@ -1,13 +1,16 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
@@ -161,4 +164,37 @@ func TestASoakOfHoursIsJudged(t *testing.T) {
 	short := &SoakReport{Samples: make([]Sample, leastSamples-1)}
 	short.judge()
 	require.False(t, short.OK)
+}
+
+// What the process was not run for before the client counts a call's time is not the client's; any other time is.
+func TestACallMayBeLateByWhatItBeganLate(t *testing.T) {
+	began := time.Now().Add(-time.Hour)
+	const limit, entry = time.Second, 60 * time.Millisecond
+	for _, c := range []struct {
+		name    string
+		stalled bool
+		late    time.Duration
+		busy    int64
+	}{
+		{"not run", true, entry + time.Millisecond, 1},
+		{"not run, and late as well", true, hops*entry + deadlineSlack + time.Millisecond, 0},
+		{"slow to begin", false, entry, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &worker{client: &client{sc: &scenarios[0], to: newWire(io.Discard), watch: newWatch()}}
+			a := &attempt{w: w, on: new(opened), limit: limit, began: began, over: began.Add(limit + c.late)}
+			w.slack = deadlineSlack
+			if c.stalled {
+				w.watch.due.Store(began.UnixNano())
+				w.watch.woke(began.Add(entry))
+			}
+			w.watch.due.Store(time.Now().UnixNano())
+			new(balance).Begin(context.WithValue(t.Context(), attemptKey{}, a), core.Operation{Parts: true})
+			require.Zero(t, a.counts.Load())
+			a.counts.Store(began.Add(entry).UnixNano())
+			a.judgeTime("upsert", nil)
+			require.Equal(t, c.busy, w.busy.Load())
+			require.Equal(t, c.busy == 0, len(w.to.pending) > 0)
+		})
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
@@ -70,6 +71,22 @@ func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	r.o.Source, r.o.Health = givesLate{r}, &health.Record{}
 	r.nodes.mu.Lock()
 	defer r.nodes.mu.Unlock()
+	require.NoError(t, r.noFirstMap())
+}
+
+// A call that waits for the first map goes on waiting while one that was given lies before the config goroutine,
+// however another node has failed meanwhile.
+func TestAMapThatHasComeIsWaitedFor(t *testing.T) {
+	r := &Router{}
+	r.maps.offers.init(1 << 20)
+	h := &health.Record{}
+	r.o.Health = h
+	refused := &handshake.Error{Kind: cberr.AuthenticationFailure, Step: handshake.StepAuth}
+	h.Track("", "10.0.0.2:11210").Failed(refused)
+	r.nodes.mu.Lock()
+	defer r.nodes.mu.Unlock()
+	require.ErrorIs(t, r.noFirstMap(), cberr.AuthenticationFailure)
+	r.maps.offers.offer([]byte(`{"rev":1}`), 0, "10.0.0.1:11210", nil)
 	require.NoError(t, r.noFirstMap())
 }
 

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -23,7 +24,7 @@ func (h *Record) set(s subject, cause error) {
 		h.told = map[subject]bool{}
 	}
 	h.told[s] = true
-	h.Log.Later(slog.LevelWarn, observe.MsgTerminalSet, append(s.attrs(), slog.Any(observe.KeyCause, cause))...)
+	h.Log.Warn(context.Background(), observe.MsgTerminalSet, append(s.attrs(), slog.Any(observe.KeyCause, cause))...)
 }
 
 // over has the log tell that the conditions are over that which takes. The lock is held.
@@ -31,7 +32,7 @@ func (h *Record) over(which func(subject) bool) {
 	for s := range h.told {
 		if which(s) {
 			delete(h.told, s)
-			h.Log.Later(slog.LevelInfo, observe.MsgTerminalCleared, s.attrs()...)
+			h.Log.Info(context.Background(), observe.MsgTerminalCleared, s.attrs()...)
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 
 // Limits of lines that wait for their handler.
 const (
-	LogLimit = 4096        // lines; further ones are lost
-	LogGrace = time.Second // that Log.Close waits
+	LogLimit = 4096                   // lines; further ones are lost
+	LogGrace = time.Second            // that Log.Close waits
+	AskAgain = 100 * time.Millisecond // that a level's lines are left out after the handler has refused one
 )
 
 // ErrLogStuck is what Log.Close gives when lines were left that the handler has not taken.
@@ -23,6 +24,7 @@ var ErrLogStuck = errors.New("the log's handler has not come back in time: lines
 type lines struct {
 	handler slog.Handler
 	lost    atomic.Int64
+	refused [4]refusal // by level, debug first
 
 	mu      sync.Mutex // never held while the handler runs
 	queue   []line
@@ -37,12 +39,37 @@ type line struct {
 	ctx    context.Context //nolint:containedctx // the handler's argument, as slog passes it on
 	record slog.Record
 	missed int
-	ask    bool // the handler was not asked yet whether it wants the line
 }
 
-// add takes a line in, or counts it as lost. It does not block.
-func (l *lines) add(ctx context.Context, r slog.Record, ask bool) {
+// refusal is when the handler has last said that it does not want lines of a level, in ns; 0 when it wants them or was
+// not asked yet.
+type refusal struct {
+	at    atomic.Int64
+	asked bool // a line is there by which the handler is asked again; the lock of lines guards it
+}
+
+// old reports whether lines of the level may be wanted.
+func (r *refusal) old(now time.Time) bool {
+	at := r.at.Load()
+	return at == 0 || now.UnixNano()-at >= int64(AskAgain)
+}
+
+func indexOf(level slog.Level) int {
+	return min(max(int(level-slog.LevelDebug)/int(slog.LevelInfo-slog.LevelDebug), 0), 3)
+}
+
+// add takes a line in, or counts it as lost. It does not block. Of a level that was refused one line is taken, by which
+// the handler is asked again: while it blocks, lines that it is not likely to want take no room.
+func (l *lines) add(ctx context.Context, r slog.Record) {
+	refused := &l.refused[indexOf(r.Level)]
 	l.mu.Lock()
+	if refused.at.Load() != 0 {
+		if refused.asked {
+			l.mu.Unlock()
+			return
+		}
+		refused.asked = true
+	}
 	if l.closed || len(l.queue) >= LogLimit {
 		if !l.closed {
 			l.missed++
@@ -51,7 +78,7 @@ func (l *lines) add(ctx context.Context, r slog.Record, ask bool) {
 		l.lost.Add(1)
 		return
 	}
-	l.queue = append(l.queue, line{ctx, r, l.missed, ask})
+	l.queue = append(l.queue, line{ctx, r, l.missed})
 	l.missed = 0
 	start := !l.writing
 	l.writing = true
@@ -76,12 +103,12 @@ func (l *lines) write() {
 			done = true
 			return
 		}
-		if next.missed > 0 && l.enabled(context.Background(), slog.LevelWarn) {
+		if next.missed > 0 && l.wants(context.Background(), slog.LevelWarn) {
 			r := slog.NewRecord(time.Now(), slog.LevelWarn, MsgLinesLost, 0)
 			r.AddAttrs(slog.Int(KeyCount, next.missed))
 			l.handle(context.Background(), r)
 		}
-		if next.ctx != nil && (!next.ask || l.enabled(next.ctx, next.record.Level)) {
+		if next.ctx != nil && l.wants(next.ctx, next.record.Level) {
 			l.handle(next.ctx, next.record)
 		}
 	}
@@ -116,20 +143,23 @@ func (l *lines) handle(ctx context.Context, r slog.Record) {
 	_ = l.handler.Handle(ctx, r) // as slog.Logger does: the error has no receiver
 }
 
-func (l *lines) enabled(ctx context.Context, level slog.Level) bool {
-	return l.handler != slog.DiscardHandler && l.ask(ctx, level)
+// wants asks the handler whether it wants lines of the level, and keeps the answer. One that fails wants none.
+func (l *lines) wants(ctx context.Context, level slog.Level) (on bool) {
+	defer func() { l.answered(level, on) }() // also when the handler ends its goroutine
+	defer contain(&l.lost)
+	return l.handler.Enabled(ctx, level)
 }
 
-// ask asks the handler, which is code of the user's.
-func (l *lines) ask(ctx context.Context, level slog.Level) (on bool) {
-	err := Apart("the log's handler", func() error {
-		on = l.handler.Enabled(ctx, level)
-		return nil
-	})
-	if err != nil {
-		l.lost.Add(1)
+func (l *lines) answered(level slog.Level, on bool) {
+	refused := &l.refused[indexOf(level)]
+	at := int64(0)
+	if !on {
+		at = time.Now().UnixNano()
 	}
-	return on
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	refused.at.Store(at)
+	refused.asked = false
 }
 
 // close refuses further lines and waits for those that are there, at most for LogGrace or until ctx ends.

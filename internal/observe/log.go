@@ -9,10 +9,13 @@ import (
 )
 
 // Log is a logger that may be absent: the zero Log discards, and costs a nil check. It may be copied, and its methods
-// may be used by several goroutines at once; none of them but Close blocks. A line is stamped and kept where it is
-// written, and the handler gets it on a goroutine of the Log's, in order: one that blocks holds up the lines behind it
-// and nothing else. Only Enabled is asked at once, but for Later. A handler that panics is contained. Lines that it
-// loses are counted, and so are those beyond LogLimit while it blocks, of which a line tells as soon as it goes on.
+// may be used by several goroutines at once, also under a lock; none of them but Close blocks. A line is stamped and
+// kept where it is written. On a goroutine of the Log's, in order, the handler is asked whether it wants the line, and
+// gets it: one that blocks holds up the lines behind it and nothing else. A handler that panics is contained. Lines
+// that it loses are counted, and so are those beyond LogLimit while it blocks, of which a line tells as soon as it goes
+// on.
+//
+// A level that the handler does not want is asked about again after AskAgain: until then its lines are not even kept.
 //
 // What the attributes of a line refer to must not change any more.
 //
@@ -20,9 +23,9 @@ import (
 // an operation ask Enabled first.
 type Log struct{ lines *lines }
 
-// NewLog returns a Log over l; nil discards everything. Close ends it.
+// NewLog returns a Log over l; nil and slog.DiscardHandler discard everything. Close ends it.
 func NewLog(l *slog.Logger) Log {
-	if l == nil {
+	if l == nil || l.Handler() == slog.DiscardHandler {
 		return Log{}
 	}
 	return Log{lines: &lines{handler: l.Handler()}}
@@ -46,9 +49,10 @@ func (l Log) Lost() int64 {
 	return l.lines.lost.Load()
 }
 
-// Enabled reports whether a line of that level would be written. It asks the handler.
-func (l Log) Enabled(ctx context.Context, level slog.Level) bool {
-	return l.lines != nil && l.lines.enabled(ctx, level)
+// Enabled reports whether a line of that level may be wanted: the handler has not refused the level within AskAgain. It
+// asks no handler.
+func (l Log) Enabled(level slog.Level) bool {
+	return l.lines != nil && l.lines.refused[indexOf(level)].old(time.Now())
 }
 
 // Debug writes one line with what happens to single operations.
@@ -71,26 +75,15 @@ func (l Log) Error(ctx context.Context, msg string, attrs ...slog.Attr) {
 	l.write(ctx, slog.LevelError, msg, attrs)
 }
 
-// Later writes a line of that level, as those above do. The handler is asked on the Log's goroutine whether it wants
-// the line, so that nothing of the user's is called here: it may be called under a lock.
-func (l Log) Later(level slog.Level, msg string, attrs ...slog.Attr) {
-	if l.lines == nil || l.lines.handler == slog.DiscardHandler {
-		return
-	}
-	r := slog.NewRecord(time.Now(), level, msg, 0)
-	r.AddAttrs(attrs...)
-	l.lines.add(context.Background(), r, true)
-}
-
 func (l Log) write(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
-	if !l.Enabled(ctx, level) {
+	if !l.Enabled(level) {
 		return
 	}
 	var pc [1]uintptr
 	runtime.Callers(3, pc[:]) // the caller of Debug and so on
 	r := slog.NewRecord(time.Now(), level, msg, pc[0])
 	r.AddAttrs(attrs...)
-	l.lines.add(ctx, r, false)
+	l.lines.add(ctx, r)
 }
 
 // contain is deferred around code of the user's that runs inside ours: telemetry never changes an outcome.
