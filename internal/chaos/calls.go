@@ -360,7 +360,8 @@ func (a *attempt) judgeTime(verb string, err error) {
 	}
 	a.w.violate("P1", pastDeadline,
 		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v; the "+
-			"client counts since %v after its begin: %v", verb, a.limit, late, by, stalled, waited, counted.Sub(a.began), err)
+			"client counts since %v after its begin: %v", verb, a.limit, late, by, stalled, waited,
+		counted.Sub(a.began), err)
 }
 
 // slackOf is how late a call may end in a round, beside what its process and threads were not run for: 50 ms where all
