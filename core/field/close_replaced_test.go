@@ -2,7 +2,7 @@ package field_test
 
 import (
 	"context"
-	"log/slog"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,43 +14,55 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// atInfo is a log handler that discards, and calls f once when it is asked whether it wants a line at info level.
-type atInfo struct {
-	slog.Handler
-	f atomic.Pointer[func()]
+// handshaken is a connection that does f once when the client takes the deadline of its handshake away.
+type handshaken struct {
+	net.Conn
+	f func()
 }
 
-func (h *atInfo) Enabled(_ context.Context, l slog.Level) bool {
-	if l == slog.LevelInfo {
-		if f := h.f.Swap(nil); f != nil {
-			(*f)()
-		}
+func (h *handshaken) SetDeadline(t time.Time) error {
+	if t.IsZero() && h.f != nil {
+		h.f()
+		h.f = nil
 	}
-	return false
+	return h.Conn.SetDeadline(t)
 }
 
 // TestCloseWhileAConnectionIsReplaced_D166: a connection that a new one has just replaced is closed with the client,
-// whatever moment Close chooses. The moment here is when the map that came with the new connection is considered.
+// whatever moment Close chooses. The moments here are when the new connection is whole, and those behind it; a test of
+// package dispatch has the one in which the old connection was left open.
 func TestCloseWhileAConnectionIsReplaced_D166(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual())
-		cfg, err := core.ParseConnString(m.ConnString())
-		require.NoError(t, err)
-		cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
-		cfg.Net.Dial, cfg.Maps.NoNotifications, cfg.Maps.PollInterval = m.Dial, true, time.Hour
-		h := &atInfo{Handler: slog.DiscardHandler}
-		cfg.Observe.Log = slog.New(h)
-		c := openConfig(t, cfg)
-		require.NoError(t, c.Bucket("default").WaitReady(within(t, time.Minute)))
+	for round := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual())
+			cfg, err := core.ParseConnString(m.ConnString())
+			require.NoError(t, err)
+			cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+			cfg.Maps.NoNotifications, cfg.Maps.PollInterval = true, time.Hour
+			var during atomic.Pointer[func()]
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				nc, err := m.Dial(ctx, network, addr)
+				if f := during.Load(); f != nil && err == nil {
+					nc = &handshaken{nc, *f}
+				}
+				return nc, err
+			}
+			c := openConfig(t, cfg)
+			require.NoError(t, c.Bucket("default").WaitReady(within(t, time.Minute)))
 
-		m.BumpRevision()
-		closed := make(chan error, 1)
-		during := func() {
-			go func() { closed <- c.Close() }()
-			time.Sleep(time.Second) // virtual: Close has got as far as it can
-		}
-		h.f.Store(&during)
-		require.NoError(t, c.SetCredentials(core.Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password}))
-		require.NoError(t, <-closed)
-	})
+			m.BumpRevision()
+			closed := make(chan error, 1)
+			closing := func() {
+				go func() { closed <- c.Close() }()
+				if round == 0 {
+					time.Sleep(time.Second) // virtual: Close has got as far as it can
+				}
+			}
+			during.Store(&closing)
+			require.NoError(t, c.SetCredentials(core.Credentials{
+				Username: cfg.Auth.Username, Password: cfg.Auth.Password,
+			}))
+			require.NoError(t, <-closed)
+		})
+	}
 }

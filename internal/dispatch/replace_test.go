@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +50,53 @@ func TestAReplacementThatDiesIsReplacedAtOnce_D46(t *testing.T) {
 			require.NoError(t, <-replaced)
 		}
 		require.Len(t, m.Network().Links(), 1, "nothing is left of those that were replaced")
+	})
+}
+
+// D166: a connection that a new one has replaced is closed with the router, also when Close comes while the map that
+// came with the new one is considered. Applied holds up what considers it.
+func TestCloseWhileAMapOfAReplacementIsConsidered_D166(t *testing.T) {
+	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
+		synctest.Wait()
+		closed := make(chan error, 1)
+		r.o.Applied = func() {
+			r.o.Applied = nil
+			go func() { closed <- r.Close(context.Background(), errors.New("closed meanwhile")) }()
+			time.Sleep(time.Second) // virtual: Close has got as far as it can
+		}
+		m.BumpRevision()
+		require.NoError(t, r.Replace(t.Context(), r.Logins()[0].Connection))
+		require.NoError(t, <-closed)
+		synctest.Wait()
+		require.Empty(t, m.Network().Links())
+	})
+}
+
+// Close does not wait until every map that lies before the config goroutine was looked at.
+func TestCloseDoesNotLookAtMaps_D141(t *testing.T) {
+	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
+		synctest.Wait()
+		held, goOn := make(chan struct{}), make(chan struct{})
+		r.o.Applied = func() {
+			r.o.Applied = nil
+			close(held)
+			<-goOn
+		}
+		m.BumpRevision()
+		res, err := kv.Do(t.Context(), r, kv.GetClusterConfig{})
+		require.NoError(t, err)
+		r.maps.offers.offer(res.Value, 0, m.Node(0).Addr(), nil)
+		<-held
+		for i := range 15 {
+			r.maps.offers.offer(fmt.Appendf(nil, `{"rev":%d,"revEpoch":1}`, 100+i), 0, m.Node(0).Addr(), nil)
+		}
+		require.True(t, r.maps.offers.pending())
+		closed := make(chan error, 1)
+		go func() { closed <- r.Close(context.Background(), errors.New("closed meanwhile")) }()
+		synctest.Wait()
+		close(goOn)
+		require.NoError(t, <-closed)
+		require.Nil(t, r.Refusal(), "none of those was looked at")
 	})
 }
 

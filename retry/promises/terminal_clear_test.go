@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log/slog"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -181,43 +181,50 @@ func rewrite(text string) mock.Fault {
 	return mock.Rewrite(func(_, rep *memd.Packet) { rep.Value = []byte(text) })
 }
 
-// slowEnabled is a log handler whose Enabled takes delay once, for the first line that is asked about after it was set.
-type slowEnabled struct {
-	slog.Handler
-	delay atomic.Int64
-	slow  atomic.Bool // it is taking that long now
+// slowToEnd is a connection whose Close takes delay once.
+type slowToEnd struct {
+	net.Conn
+	delay *atomic.Int64
+	slow  *atomic.Bool // it is taking that long now
 }
 
-func (h *slowEnabled) Enabled(_ context.Context, level slog.Level) bool {
-	if level == slog.LevelInfo {
-		if d := h.delay.Swap(0); d > 0 {
-			h.slow.Store(true)
-			time.Sleep(time.Duration(d))
-			h.slow.Store(false)
-		}
+func (c *slowToEnd) Close() error {
+	if d := c.delay.Swap(0); d > 0 {
+		c.slow.Store(true)
+		time.Sleep(time.Duration(d))
+		c.slow.Store(false)
 	}
-	return false
+	return c.Conn.Close()
 }
 
-// A refusal that is noted after its node has left is dropped: the handler of the log has held it up.
+// A refusal that is noted after its node has left is dropped: the end of its connection has held it up.
 func TestAConditionOfANodeThatHasLeftIsDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		h := &slowEnabled{Handler: slog.DiscardHandler}
+		var delay atomic.Int64
+		var slow atomic.Bool
 		m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLStep}},
 			mock.Status(memd.StatusAuthError))
 		cl := client(t, m, func(cfg *core.Config) {
-			cfg.Observe.Log, cfg.Net.ReconnectMax = slog.New(h), 100*time.Millisecond
+			cfg.Net.ReconnectMax = 100 * time.Millisecond
+			dial := cfg.Net.Dial
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				nc, err := dial(ctx, network, addr)
+				if err == nil && addr == m.Node(2).Addr() {
+					nc = &slowToEnd{nc, &delay, &slow}
+				}
+				return nc, err
+			}
 		})
 		b := cl.Bucket("default")
-		time.Sleep(time.Second) // the others work, and only node 2 has lines to write
-		h.delay.Store(int64(5 * time.Second))
+		time.Sleep(time.Second) // the others work
+		delay.Store(int64(5 * time.Second))
 		time.Sleep(time.Second)
-		require.True(t, h.slow.Load(), "node 2 has refused again, and the line about it is being asked about")
+		require.True(t, slow.Load(), "node 2 has refused again, and that is not noted yet")
 		require.NoError(t, m.Failover(2))
 		time.Sleep(time.Second)
-		require.True(t, h.slow.Load())
+		require.True(t, slow.Load())
 		time.Sleep(20 * time.Second)
-		require.False(t, h.slow.Load())
+		require.False(t, slow.Load())
 		silence(m, 0)
 		silence(m, 1)
 		m.Network().ResetAll()
