@@ -203,7 +203,8 @@ type RetryConfig struct {
 	CircuitBreaker *CircuitBreaker
 	// Disabled leaves only the repetitions of requests that no server has looked at.
 	Disabled bool
-	// JitterSource gives numbers in [0,1) for the jitter of delays and for choosing nodes. Default: math/rand/v2.
+	// JitterSource gives numbers in [0,1) for the jitter of delays and for choosing nodes. It is called where a failure
+	// was seen, and must not block or end its goroutine. Default: math/rand/v2.
 	JitterSource func() float64
 }
 
@@ -233,8 +234,8 @@ type ObserveConfig struct {
 	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler gets the lines in
 	// order, on a goroutine of the client's: one that blocks holds up no call. Up to 4096 lines wait for it, further
 	// ones are lost, and a line "Log lines lost" says how many. Close waits for it for a second at most. That goroutine
-	// also asks the handler's Enabled. Lines of a level that it has refused are left out for 100 ms, then it is asked
-	// again. Panics are contained.
+	// also asks the handler's Enabled, which Open asks first. Lines of a level that it has refused are left out; after
+	// 100 ms it is asked again by one of them. Panics are contained.
 	Log *slog.Logger
 	// Retry is told of every attempt, decision and end of what has failed once, on whatever goroutine it happens, so
 	// that it must not block. What it is given is its own, and stays as it is. Nil: no observer; a panic is contained.

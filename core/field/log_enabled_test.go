@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -111,10 +112,14 @@ func TestALogsLevelMayBeChanged(t *testing.T) {
 		h.level.Set(slog.LevelDebug)
 		time.Sleep(100 * time.Millisecond)
 		fail()
+		synctest.Wait()
 		require.Greater(t, h.said("Retrying"), 900)
 		h.level.Set(slog.LevelInfo)
+		fail() // some lines were taken in before it was asked
+		synctest.Wait()
 		n := h.said("Retrying")
 		fail()
+		synctest.Wait()
 		require.Equal(t, n, h.said("Retrying"))
 	}, func(c *core.Config) { c.Observe.Log = slog.New(h) })
 }

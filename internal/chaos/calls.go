@@ -69,17 +69,27 @@ type attempt struct {
 	durable memd.DurabilityLevel
 
 	began, over time.Time    // around what the client does
-	counts      atomic.Int64 // ns: since when the client counts the time of it, or of the first call of a batch
+	counts      atomic.Int64 // ns: when the client counted the time of it, or of the first call of a batch, at the latest
 }
 
 type attemptKey struct{}
 
-// counted is since when the client counts the call's time, which is when it began unless the client has told.
-func (a *attempt) counted() time.Time {
-	if at := a.counts.Load(); at > 0 {
-		return time.Unix(0, at)
+// start notes that the call begins.
+func (a *attempt) start() {
+	a.began = time.Now()
+	a.counts.Store(0)
+}
+
+// entry is the time from when the caller begins until the client counts, as far as that is before an instant.
+func (a *attempt) entry(before time.Time) (from, to time.Time) {
+	to = a.began
+	if at := time.Unix(0, a.counts.Load()); at.After(a.began) {
+		to = at
 	}
-	return a.began
+	if to.After(before) {
+		to = before
+	}
+	return a.began, to
 }
 
 func (w *worker) one() {
@@ -167,7 +177,7 @@ func (w *worker) keep(d document) {
 
 // perform makes a call in one of the three forms.
 func perform[R any, O kv.Op[R]](a *attempt, op O) (R, error) {
-	a.began = time.Now()
+	a.start()
 	defer func() {
 		a.w.late(a.began.Add(a.limit))
 		a.over = time.Now()
@@ -215,7 +225,7 @@ func (a *attempt) readMany() {
 	for i, d := range a.w.docs {
 		keys[i] = []byte(d.key)
 	}
-	a.began = time.Now()
+	a.start()
 	outs := kv.GetMulti(a.ctx, a.on.b, a.in, keys)
 	a.over = time.Now()
 	for i, o := range outs {
@@ -240,7 +250,7 @@ func (a *attempt) writeMany() {
 		docs[i] = a.w.newDocument()
 		ops[i] = kv.Upsert{Common: a.in, Key: []byte(docs[i].key), Value: docs[i].value()}
 	}
-	a.began = time.Now()
+	a.start()
 	outs := kv.UpsertMulti(a.ctx, a.on.b, ops)
 	a.over = time.Now()
 	for i, o := range outs {
@@ -336,19 +346,19 @@ func (a *attempt) judgeTime(verb string, err error) {
 	if late <= deadlineSlack {
 		return
 	}
-	stalled := a.w.watch.stalled(from, a.over)
-	counted := a.counted()
-	if by != deadline || counted.After(a.over) {
-		counted = a.began
+	stalled, waited, entry := a.w.watch.stalled(from, a.over), time.Duration(0), time.Duration(0)
+	begins, counts := a.began, a.began
+	if by == deadline {
+		begins, counts = a.entry(from)
+		entry = a.w.watch.stalled(begins, counts)
 	}
-	stalled += a.w.watch.stalled(a.began, counted)
-	own, waited := late-hops*stalled, time.Duration(0)
+	own := late - hops*stalled - entry
 	if own > deadlineSlack {
 		waited = a.w.delays.waited(from, a.over)
-		if counted.After(a.began) {
-			waited += a.w.delays.waited(a.began, counted)
+		if counts.After(begins) {
+			entry = min(entry+a.w.delays.waited(begins, counts), counts.Sub(begins))
 		}
-		own -= min(waited, coarseSlack-deadlineSlack)
+		own = late - hops*stalled - entry - min(waited, coarseSlack-deadlineSlack)
 	}
 	switch {
 	case own <= deadlineSlack:
@@ -359,9 +369,9 @@ func (a *attempt) judgeTime(verb string, err error) {
 		return
 	}
 	a.w.violate("P1", pastDeadline,
-		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v; the "+
-			"client counts since %v after its begin: %v", verb, a.limit, late, by, stalled, waited,
-		counted.Sub(a.began), err)
+		"%s of %v ended %v after %s, of which the process was not run for %v, and its threads waited for %v; of the "+
+			"%v before the client counted, %v: %v", verb, a.limit, late, by, stalled, waited, counts.Sub(begins), entry,
+		err)
 }
 
 // slackOf is how late a call may end in a round, beside what its process and threads were not run for: 50 ms where all

@@ -94,7 +94,7 @@ func (d *delays) close() {
 }
 
 // waited is what all threads waited between two instants that are over. It is counted from the last sample before them
-// to the next one after them: what a thread waits is counted when it runs again.
+// to the first one after them: what a thread waits is counted when it runs again.
 func (d *delays) waited(after, before time.Time) time.Duration {
 	if d == nil {
 		return 0
@@ -109,11 +109,16 @@ func (d *delays) waited(after, before time.Time) time.Duration {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := d.count - 1
-	for n > max(0, d.count-delaysKeeps) && d.kept[n%delaysKeeps].ended.After(after) {
-		n--
+	oldest := max(0, d.count-delaysKeeps)
+	last := d.count - 1
+	for last > oldest && !d.kept[(last-1)%delaysKeeps].began.Before(before) {
+		last--
 	}
-	return d.kept[(d.count-1)%delaysKeeps].sum - d.kept[n%delaysKeeps].sum
+	first := last
+	for first > oldest && d.kept[first%delaysKeeps].ended.After(after) {
+		first--
+	}
+	return d.kept[last%delaysKeeps].sum - d.kept[first%delaysKeeps].sum
 }
 
 func closed(c <-chan struct{}) bool {

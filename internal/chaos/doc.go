@@ -39,9 +39,9 @@
 // goroutine work for what it takes. A call may be late by four times what that goroutine was late by meanwhile, because
 // four goroutines have to be run, one after the other: the one that notices the end of a context, the one that ends the
 // call, the one that runs its callback, and the caller's. Calls that are late only so are counted apart. That goroutine
-// sees every pause of a process with one processor (GOMAXPROCS=1), which about half of all rounds have. Two times
-// count: the one behind the deadline, and the one between the beginning of the caller's call and that of the client's
-// count, which the client tells (see balance).
+// sees every pause of a process with one processor (GOMAXPROCS=1), which about half of all rounds have. Between the
+// caller's call and the client's look at the clock, of which a hook tells, a pause makes the call end later by itself:
+// it counts once.
 //
 // With several processors the system may take one thread away and not the others: only the goroutines of that thread's
 // processor are late then, which the watch does not see. Linux counts for each thread how long it waited for a

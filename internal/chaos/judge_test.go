@@ -172,29 +172,57 @@ func TestACallMayBeLateByWhatItBeganLate(t *testing.T) {
 	const limit, entry = time.Second, 60 * time.Millisecond
 	for _, c := range []struct {
 		name    string
-		stalled bool
+		stalled time.Duration // at the beginning
+		waited  time.Duration // of all threads, by then
+		later   time.Duration // what they waited until the deadline
 		late    time.Duration
 		busy    int64
 	}{
-		{"not run", true, entry + time.Millisecond, 1},
-		{"not run, and late as well", true, hops*entry + deadlineSlack + time.Millisecond, 0},
-		{"slow to begin", false, entry, 0},
+		{"not run", entry, 0, 0, entry + deadlineSlack, 1},
+		{"not run, and late as well", entry, 0, 0, entry + deadlineSlack + time.Millisecond, 0},
+		{"not run for a part of it", 9 * time.Millisecond, 0, 0, entry, 0},
+		{"its threads waited", 0, 9 * entry, 0, entry + deadlineSlack, 1},
+		{"its threads waited, and it is late as well", 0, 9 * entry, 0, entry + deadlineSlack + time.Millisecond, 0},
+		{"its threads waited later", 0, 0, time.Second, entry, 0},
+		{"slow to begin", 0, 0, 0, entry, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &worker{client: &client{sc: &scenarios[0], to: newWire(io.Discard), watch: newWatch()}}
 			a := &attempt{w: w, on: new(opened), limit: limit, began: began, over: began.Add(limit + c.late)}
 			w.slack = deadlineSlack
-			if c.stalled {
+			if c.stalled > 0 {
 				w.watch.due.Store(began.UnixNano())
-				w.watch.woke(began.Add(entry))
+				w.watch.woke(began.Add(c.stalled))
 			}
 			w.watch.due.Store(time.Now().UnixNano())
-			new(balance).Begin(context.WithValue(t.Context(), attemptKey{}, a), core.Operation{Parts: true})
-			require.Zero(t, a.counts.Load())
+			w.delays = new(delays)
+			for _, s := range []delay{
+				{began, began, 0}, {began.Add(entry), began.Add(entry), c.waited},
+				{began.Add(limit), began.Add(limit), c.waited + c.later}, {a.over, a.over, c.waited + c.later},
+			} {
+				w.delays.keep(s)
+			}
+			ctx := context.WithValue(t.Context(), attemptKey{}, a)
+			new(balance).Begin(ctx, core.Operation{Parts: true})
+			require.Zero(t, a.counts.Load(), "a batch counts when its calls do")
+			new(balance).Begin(ctx, core.Operation{})
+			require.InDelta(t, time.Now().UnixNano(), a.counts.Load(), float64(time.Minute))
 			a.counts.Store(began.Add(entry).UnixNano())
 			a.judgeTime("upsert", nil)
 			require.Equal(t, c.busy, w.busy.Load())
 			require.Equal(t, c.busy == 0, len(w.to.pending) > 0)
 		})
 	}
+}
+
+// A pause in which the deadline passed and the client began to count counts once.
+func TestAPauseCountsOnce(t *testing.T) {
+	began := time.Now().Add(-time.Hour)
+	a := &attempt{began: began}
+	a.counts.Store(began.Add(time.Minute).UnixNano())
+	from, to := a.entry(began.Add(time.Second))
+	require.Equal(t, time.Second, to.Sub(from))
+	a.counts.Store(began.Add(-time.Minute).UnixNano())
+	from, to = a.entry(began.Add(time.Second))
+	require.Zero(t, to.Sub(from))
 }

@@ -23,8 +23,9 @@ var ErrLogStuck = errors.New("the log's handler has not come back in time: lines
 // its own, which exists while there are lines: the first line starts it, it ends with the last, and close awaits it.
 type lines struct {
 	handler slog.Handler
+	base    time.Time
+	levels  [4]interest // debug first
 	lost    atomic.Int64
-	refused [4]refusal // by level, debug first
 
 	mu      sync.Mutex // never held while the handler runs
 	queue   []line
@@ -39,38 +40,39 @@ type line struct {
 	ctx    context.Context //nolint:containedctx // the handler's argument, as slog passes it on
 	record slog.Record
 	missed int
+	asks   bool // by it the handler is asked again about a level that it has refused
 }
 
-// refusal is when the handler has last said that it does not want lines of a level, in ns; 0 when it wants them or was
-// not asked yet.
-type refusal struct {
-	at    atomic.Int64
-	asked bool // a line is there by which the handler is asked again; the lock of lines guards it
+// interest is what the handler has last said about the lines of a level. They are wanted until it says otherwise.
+type interest struct {
+	refused atomic.Bool
+	askAt   atomic.Int64 // when a line of a refused level asks again, since base
+	asking  atomic.Bool  // such a line is in the queue
 }
 
-// old reports whether lines of the level may be wanted.
-func (r *refusal) old(now time.Time) bool {
-	at := r.at.Load()
-	return at == 0 || now.UnixNano()-at >= int64(AskAgain)
+// may reports whether a line of the level may be wanted.
+func (i *interest) may(now time.Duration) bool {
+	return !i.refused.Load() || !i.asking.Load() && int64(now) >= i.askAt.Load()
 }
 
-func indexOf(level slog.Level) int {
-	return min(max(int(level-slog.LevelDebug)/int(slog.LevelInfo-slog.LevelDebug), 0), 3)
+func (l *lines) now() time.Duration { return time.Since(l.base) }
+
+func (l *lines) of(level slog.Level) *interest {
+	const step = int(slog.LevelInfo - slog.LevelDebug)
+	return &l.levels[min(max(int(level-slog.LevelDebug)/step, 0), len(l.levels)-1)]
 }
 
-// add takes a line in, or counts it as lost. It does not block. Of a level that was refused one line is taken, by which
-// the handler is asked again: while it blocks, lines that it is not likely to want take no room.
+// add takes a line in, or counts it as lost. It does not block. Of a refused level one line is taken at a time, by
+// which the handler is asked again.
 func (l *lines) add(ctx context.Context, r slog.Record) {
-	refused := &l.refused[indexOf(r.Level)]
+	level, full := l.of(r.Level), false
 	l.mu.Lock()
-	if refused.at.Load() != 0 {
-		if refused.asked {
-			l.mu.Unlock()
-			return
-		}
-		refused.asked = true
-	}
-	if l.closed || len(l.queue) >= LogLimit {
+	asks := level.refused.Load()
+	switch full = l.closed || len(l.queue) >= LogLimit; {
+	case asks && (full || !level.may(l.now())): // it is not wanted, as far as is known: it is not lost
+		l.mu.Unlock()
+		return
+	case full:
 		if !l.closed {
 			l.missed++
 		}
@@ -78,7 +80,8 @@ func (l *lines) add(ctx context.Context, r slog.Record) {
 		l.lost.Add(1)
 		return
 	}
-	l.queue = append(l.queue, line{ctx, r, l.missed})
+	level.asking.Store(asks)
+	l.queue = append(l.queue, line{ctx, r, l.missed, asks})
 	l.missed = 0
 	start := !l.writing
 	l.writing = true
@@ -103,14 +106,7 @@ func (l *lines) write() {
 			done = true
 			return
 		}
-		if next.missed > 0 && l.wants(context.Background(), slog.LevelWarn) {
-			r := slog.NewRecord(time.Now(), slog.LevelWarn, MsgLinesLost, 0)
-			r.AddAttrs(slog.Int(KeyCount, next.missed))
-			l.handle(context.Background(), r)
-		}
-		if next.ctx != nil && l.wants(next.ctx, next.record.Level) {
-			l.handle(next.ctx, next.record)
-		}
+		l.give(next)
 	}
 }
 
@@ -118,17 +114,25 @@ func (l *lines) write() {
 func (l *lines) next() (line, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) > 0 {
+	switch {
+	case len(l.queue) > 0 && l.queue[0].missed > 0:
+		missed := l.queue[0].missed
+		l.queue[0].missed = 0
+		return missing(missed), true
+	case len(l.queue) > 0:
 		first := l.queue[0]
 		l.queue[0] = line{}
 		l.queue = l.queue[1:]
+		if first.asks {
+			l.of(first.record.Level).asking.Store(false)
+		}
 		return first, true
 	}
 	l.queue = nil // what has held a burst is given back
 	if l.missed > 0 {
-		tail := line{missed: l.missed}
+		missed := l.missed
 		l.missed = 0
-		return tail, true
+		return missing(missed), true
 	}
 	l.writing = false
 	if l.idle != nil {
@@ -138,28 +142,45 @@ func (l *lines) next() (line, bool) {
 	return line{}, false
 }
 
+// missing is a line about lines that are lost.
+func missing(n int) line {
+	r := slog.NewRecord(time.Now(), slog.LevelWarn, MsgLinesLost, 0)
+	r.AddAttrs(slog.Int(KeyCount, n))
+	return line{ctx: context.Background(), record: r}
+}
+
+// give gives the handler a line that it wants. A line whose level was refused since it was kept is not asked about.
+func (l *lines) give(n line) {
+	level := l.of(n.record.Level)
+	if level.refused.Load() && !n.asks {
+		return
+	}
+	wants, answered := l.ask(n.ctx, n.record.Level)
+	if !answered { // that says nothing about the next line
+		l.lost.Add(1)
+		return
+	}
+	l.heard(level, wants)
+	if wants {
+		l.handle(n.ctx, n.record)
+	}
+}
+
+// heard keeps what the handler has said about a level.
+func (l *lines) heard(level *interest, wants bool) {
+	level.askAt.Store(int64(l.now() + AskAgain))
+	level.refused.Store(!wants)
+}
+
 func (l *lines) handle(ctx context.Context, r slog.Record) {
 	defer contain(&l.lost)
 	_ = l.handler.Handle(ctx, r) // as slog.Logger does: the error has no receiver
 }
 
-// wants asks the handler whether it wants lines of the level, and keeps the answer. One that fails wants none.
-func (l *lines) wants(ctx context.Context, level slog.Level) (on bool) {
-	defer func() { l.answered(level, on) }() // also when the handler ends its goroutine
-	defer contain(&l.lost)
-	return l.handler.Enabled(ctx, level)
-}
-
-func (l *lines) answered(level slog.Level, on bool) {
-	refused := &l.refused[indexOf(level)]
-	at := int64(0)
-	if !on {
-		at = time.Now().UnixNano()
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	refused.at.Store(at)
-	refused.asked = false
+// ask asks the handler, which may fail to answer.
+func (l *lines) ask(ctx context.Context, level slog.Level) (wants, answered bool) {
+	defer func() { _ = recover() }()
+	return l.handler.Enabled(ctx, level), true
 }
 
 // close refuses further lines and waits for those that are there, at most for LogGrace or until ctx ends.

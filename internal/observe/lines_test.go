@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,4 +263,104 @@ func TestAHandlerMayUseItsLog(t *testing.T) {
 		require.Equal(t, observe.LogGrace, time.Since(began))
 		require.Equal(t, []string{observe.MsgConnected}, h.lines())
 	})
+}
+
+// asked is a tape whose level may be changed, and that counts how often it is asked.
+type asked struct {
+	*tape
+	from  atomic.Int64
+	times atomic.Int64
+	fail  func() // before each answer
+}
+
+func (h *asked) Enabled(_ context.Context, l slog.Level) bool {
+	h.times.Add(1)
+	if h.fail != nil {
+		h.fail()
+	}
+	return int64(l) >= h.from.Load()
+}
+
+// Lines of a level that the handler does not want take no room, however many there are and whatever it is doing.
+func TestLinesThatAreNotWantedTakeNoRoom(t *testing.T) {
+	h, open := shutTape()
+	a := &asked{tape: h}
+	l := observe.NewLog(slog.New(a))
+	require.EqualValues(t, 4, a.times.Load())
+	l.Info(t.Context(), observe.MsgConnected) // the handler does not come back from it
+	for range 2 * observe.LogLimit {
+		l.Debug(t.Context(), observe.MsgRetrying)
+	}
+	for range 10 {
+		l.Warn(t.Context(), observe.MsgTerminalSet)
+	}
+	require.Zero(t, l.Lost())
+	open()
+	require.NoError(t, l.Close(t.Context()))
+	require.Len(t, h.lines(), 11)
+	require.Less(t, a.times.Load(), int64(20))
+}
+
+// A level that was refused is asked about again after some time, also when there was no room for a line meanwhile. It
+// does not matter how the handler fails.
+func TestARefusedLevelIsAskedAboutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		h := &tape{before: func(slog.Record) { <-gate }}
+		a := &asked{tape: h}
+		l := observe.NewLog(slog.New(a))
+		defer func() { require.NoError(t, l.Close(t.Context())) }()
+		for range observe.LogLimit + 1 { // one is with the handler, the others fill the room
+			l.Info(t.Context(), observe.MsgConnected)
+			synctest.Wait()
+		}
+		time.Sleep(observe.AskAgain)
+		l.Debug(t.Context(), observe.MsgRetrying)
+		require.Zero(t, l.Lost(), "a line that is not wanted is not lost")
+		l.Warn(t.Context(), observe.MsgTerminalSet)
+		require.EqualValues(t, 1, l.Lost())
+		close(gate)
+		synctest.Wait()
+		for range 10 {
+			require.True(t, l.Enabled(slog.LevelDebug))
+			l.Debug(t.Context(), observe.MsgRetrying)
+			require.False(t, l.Enabled(slog.LevelDebug), "one asks at a time")
+			synctest.Wait()
+			require.False(t, l.Enabled(slog.LevelDebug))
+			time.Sleep(observe.AskAgain)
+		}
+		a.from.Store(int64(slog.LevelDebug))
+		n := len(h.lines())
+		for range 10 {
+			l.Debug(t.Context(), observe.MsgRetrying)
+			synctest.Wait()
+		}
+		require.Len(t, h.lines(), n+10)
+	})
+}
+
+// A handler that fails when it is asked loses that line and no other.
+func TestAHandlerThatFailsWhenItIsAsked(t *testing.T) {
+	for name, fail := range map[string]func(){
+		"panics": func() { panic("enabled") }, "ends its goroutine": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var failing atomic.Bool
+				a := &asked{tape: &tape{}, fail: func() {
+					if failing.CompareAndSwap(true, false) {
+						fail()
+					}
+				}}
+				l := observe.NewLog(slog.New(a))
+				failing.Store(true)
+				for range 10 {
+					l.Warn(t.Context(), observe.MsgTerminalSet)
+				}
+				require.NoError(t, l.Close(t.Context()))
+				require.EqualValues(t, 1, l.Lost())
+				require.Len(t, a.lines(), 9)
+			})
+		})
+	}
 }

@@ -15,7 +15,8 @@ import (
 // that it loses are counted, and so are those beyond LogLimit while it blocks, of which a line tells as soon as it goes
 // on.
 //
-// A level that the handler does not want is asked about again after AskAgain: until then its lines are not even kept.
+// Lines of a level that the handler has refused are not kept, whatever their contexts. After AskAgain one is, and the
+// handler is asked again by it.
 //
 // What the attributes of a line refer to must not change any more.
 //
@@ -23,12 +24,24 @@ import (
 // an operation ask Enabled first.
 type Log struct{ lines *lines }
 
-// NewLog returns a Log over l; nil and slog.DiscardHandler discard everything. Close ends it.
+// NewLog returns a Log over l; nil and slog.DiscardHandler discard everything. The handler is asked at once which
+// levels it wants. Close ends the Log.
 func NewLog(l *slog.Logger) Log {
 	if l == nil || l.Handler() == slog.DiscardHandler {
 		return Log{}
 	}
-	return Log{lines: &lines{handler: l.Handler()}}
+	lines := &lines{handler: l.Handler(), base: time.Now()}
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		wants, answered := true, false
+		_ = Apart("the log's handler", func() error { // one that fails is asked again by each line
+			wants, answered = lines.ask(context.Background(), level)
+			return nil
+		})
+		if answered {
+			lines.heard(lines.of(level), wants)
+		}
+	}
+	return Log{lines: lines}
 }
 
 // Close discards lines that come later, and waits until those that came before are written, at most for LogGrace or
@@ -49,10 +62,10 @@ func (l Log) Lost() int64 {
 	return l.lines.lost.Load()
 }
 
-// Enabled reports whether a line of that level may be wanted: the handler has not refused the level within AskAgain. It
-// asks no handler.
+// Enabled reports whether a line of that level may be wanted: the handler has not refused the level, or it is time to
+// ask it again. It does not ask the handler.
 func (l Log) Enabled(level slog.Level) bool {
-	return l.lines != nil && l.lines.refused[indexOf(level)].old(time.Now())
+	return l.lines != nil && l.lines.of(level).may(l.lines.now())
 }
 
 // Debug writes one line with what happens to single operations.

@@ -170,7 +170,7 @@ func started[R any, O kv.Op[R]](w *world, e *entry, op O, info func(R) retry.Inf
 		if err == nil {
 			i = info(res)
 		}
-		e.finish(w.since(), i, err)
+		w.finish(e, i, err)
 		close(ended)
 	}()
 	return func() { w.await(e, ended) }

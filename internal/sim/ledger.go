@@ -55,6 +55,7 @@ type entry struct {
 	located        bool          // the next two are known
 	vbucket        uint16        // of its document
 	node           string        // of its document when it began; "" for none
+	moved          bool          // it was another one when it ended
 
 	began, ended time.Duration
 	ends         atomic.Int32

@@ -141,7 +141,7 @@ func (w *world) doubted() time.Duration {
 // moved reports whether a call's vbucket has had another node since the call began, or none, as it or later calls have
 // found.
 func (w *world) moved(e *entry) bool {
-	return e.reasons.Has(retry.NodeNotAvailable) || slices.ContainsFunc(w.ledger, func(o *entry) bool {
+	return e.moved || e.reasons.Has(retry.NodeNotAvailable) || slices.ContainsFunc(w.ledger, func(o *entry) bool {
 		return o.located && o.vbucket == e.vbucket && o.node != e.node && o.began >= e.began && o.began <= e.ended
 	})
 }

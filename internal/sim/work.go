@@ -65,6 +65,14 @@ func (w *world) enter(e *entry) *entry {
 	return e
 }
 
+// finish enters the end of a call.
+func (w *world) finish(e *entry, i retry.Info, err error) {
+	if _, nodes, ok := w.b.Locate([]byte(e.key)); ok && e.located {
+		e.moved = nodes[0] != e.node
+	}
+	e.finish(w.since(), i, err)
+}
+
 // sample looks at how many calls wait for their retry, and for a connection. In the calm phase calls come that may wait
 // in greater numbers.
 func (w *world) sample() {
@@ -236,7 +244,7 @@ func one[R any, O kv.Op[R]](w *world, ctx context.Context, e *entry, op O, form 
 			<-w.over
 			return
 		}
-		e.finish(w.since(), i, err)
+		w.finish(e, i, err)
 		close(ended)
 	}
 	switch form {
