@@ -196,12 +196,11 @@ func TestACallMayBeLateByWhatItBeganLate(t *testing.T) {
 			}
 			w.watch.due.Store(time.Now().UnixNano())
 			w.delays = new(delays)
-			for _, s := range []delay{
-				{began, began, 0}, {began.Add(entry), began.Add(entry), c.waited},
-				{began.Add(limit), began.Add(limit), c.waited + c.later}, {a.over, a.over, c.waited + c.later},
-			} {
-				w.delays.keep(s)
-			}
+			keep := func(at time.Time, sum time.Duration) { w.delays.keep(delay{at, at, sum}) }
+			keep(began, 0)
+			keep(began.Add(entry), c.waited)
+			keep(began.Add(limit), c.waited+c.later)
+			keep(a.over, c.waited+c.later)
 			ctx := context.WithValue(t.Context(), attemptKey{}, a)
 			new(balance).Begin(ctx, core.Operation{Parts: true})
 			require.Zero(t, a.counts.Load(), "a batch counts when its calls do")
