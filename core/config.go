@@ -234,8 +234,8 @@ type ObserveConfig struct {
 	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler gets the lines in
 	// order, on a goroutine of the client's: one that blocks holds up no call. Up to 4096 lines wait for it, further
 	// ones are lost, and a line "Log lines lost" says how many. Close waits for it for a second at most. That goroutine
-	// also asks the handler's Enabled, which Open asks first. Lines of a level that it has refused are left out; after
-	// 100 ms it is asked again by one of them. Panics are contained.
+	// also asks the handler's Enabled. Lines of a level that it has refused are left out; after 100 ms it is asked
+	// again by one of them, and the others are left out until it has answered. Panics are contained.
 	Log *slog.Logger
 	// Retry is told of every attempt, decision and end of what has failed once, on whatever goroutine it happens, so
 	// that it must not block. What it is given is its own, and stays as it is. Nil: no observer; a panic is contained.

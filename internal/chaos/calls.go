@@ -356,7 +356,7 @@ func (a *attempt) judgeTime(verb string, err error) {
 	if own > deadlineSlack {
 		waited = a.w.delays.waited(from, a.over)
 		if counts.After(begins) {
-			entry = min(entry+a.w.delays.waited(begins, counts), counts.Sub(begins))
+			waited += min(entry+a.w.delays.waited(begins, counts), counts.Sub(begins)) - entry
 		}
 		own = late - hops*stalled - entry - min(waited, coarseSlack-deadlineSlack)
 	}

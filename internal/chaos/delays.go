@@ -15,7 +15,7 @@ import (
 
 const (
 	delaysEvery = 10 * time.Millisecond
-	delaysKeeps = 1 << 9 // samples
+	delaysKeeps = 1 << 10 // samples
 	statTick    = 10 * time.Millisecond
 	procRoot    = "/proc"
 )

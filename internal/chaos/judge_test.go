@@ -184,6 +184,7 @@ func TestACallMayBeLateByWhatItBeganLate(t *testing.T) {
 		{"its threads waited", 0, 9 * entry, 0, entry + deadlineSlack, 1},
 		{"its threads waited, and it is late as well", 0, 9 * entry, 0, entry + deadlineSlack + time.Millisecond, 0},
 		{"its threads waited later", 0, 0, time.Second, entry, 0},
+		{"its threads waited for more than counts", 0, time.Minute, 0, coarseSlack + time.Millisecond, 0},
 		{"slow to begin", 0, 0, 0, entry, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -20,7 +20,8 @@ const (
 var ErrLogStuck = errors.New("the log's handler has not come back in time: lines are lost")
 
 // lines keeps what is logged until the user's handler has taken it, in order. The handler is called on a goroutine of
-// its own, which exists while there are lines: the first line starts it, it ends with the last, and close awaits it.
+// its own, which exists while there are lines: begin and a line without it start it, it ends with the last, and close
+// awaits it.
 type lines struct {
 	handler slog.Handler
 	base    time.Time
@@ -40,7 +41,8 @@ type line struct {
 	ctx    context.Context //nolint:containedctx // the handler's argument, as slog passes it on
 	record slog.Record
 	missed int
-	asks   bool // by it the handler is asked again about a level that it has refused
+	asks   bool // by it the handler is asked although it has refused the level
+	only   bool // by it the handler is asked alone
 }
 
 // interest is what the handler has last said about the lines of a level. They are wanted until it says otherwise.
@@ -62,6 +64,16 @@ func (l *lines) of(level slog.Level) *interest {
 	return &l.levels[min(max(int(level-slog.LevelDebug)/step, 0), len(l.levels)-1)]
 }
 
+// begin has the handler asked which levels it wants, before there are lines.
+func (l *lines) begin() {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		question := line{ctx: context.Background(), record: slog.Record{Level: level}, asks: true, only: true}
+		l.queue = append(l.queue, question)
+	}
+	l.writing = true
+	go l.write()
+}
+
 // add takes a line in, or counts it as lost. It does not block. Of a refused level one line is taken at a time, by
 // which the handler is asked again.
 func (l *lines) add(ctx context.Context, r slog.Record) {
@@ -70,6 +82,9 @@ func (l *lines) add(ctx context.Context, r slog.Record) {
 	asks := level.refused.Load()
 	switch full = l.closed || len(l.queue) >= LogLimit; {
 	case asks && (full || !level.may(l.now())): // it is not wanted, as far as is known: it is not lost
+		if full {
+			level.askAt.Store(int64(l.now() + AskAgain))
+		}
 		l.mu.Unlock()
 		return
 	case full:
@@ -81,7 +96,7 @@ func (l *lines) add(ctx context.Context, r slog.Record) {
 		return
 	}
 	level.asking.Store(asks)
-	l.queue = append(l.queue, line{ctx, r, l.missed, asks})
+	l.queue = append(l.queue, line{ctx, r, l.missed, asks, false})
 	l.missed = 0
 	start := !l.writing
 	l.writing = true
@@ -93,20 +108,16 @@ func (l *lines) add(ctx context.Context, r slog.Record) {
 
 // write gives lines to the handler until the queue is empty.
 func (l *lines) write() {
-	done := false
+	next, more := l.next()
 	defer func() {
-		if !done { // the handler has ended its goroutine, as a test's FailNow does
-			l.lost.Add(1)
+		if more { // the handler has ended its goroutine, as a test's FailNow does
+			l.loses(next)
 			go l.write()
 		}
 	}()
-	for {
-		next, ok := l.next()
-		if !ok {
-			done = true
-			return
-		}
+	for more {
 		l.give(next)
+		next, more = l.next()
 	}
 }
 
@@ -123,8 +134,9 @@ func (l *lines) next() (line, bool) {
 		first := l.queue[0]
 		l.queue[0] = line{}
 		l.queue = l.queue[1:]
-		if first.asks {
-			l.of(first.record.Level).asking.Store(false)
+		if level := l.of(first.record.Level); first.asks {
+			level.askAt.Store(int64(l.now() + AskAgain)) // before the handler comes back, no other line asks
+			level.asking.Store(false)
 		}
 		return first, true
 	}
@@ -146,7 +158,7 @@ func (l *lines) next() (line, bool) {
 func missing(n int) line {
 	r := slog.NewRecord(time.Now(), slog.LevelWarn, MsgLinesLost, 0)
 	r.AddAttrs(slog.Int(KeyCount, n))
-	return line{ctx: context.Background(), record: r}
+	return line{ctx: context.Background(), record: r, asks: true}
 }
 
 // give gives the handler a line that it wants. A line whose level was refused since it was kept is not asked about.
@@ -157,19 +169,21 @@ func (l *lines) give(n line) {
 	}
 	wants, answered := l.ask(n.ctx, n.record.Level)
 	if !answered { // that says nothing about the next line
-		l.lost.Add(1)
+		l.loses(n)
 		return
 	}
-	l.heard(level, wants)
-	if wants {
+	level.askAt.Store(int64(l.now() + AskAgain))
+	level.refused.Store(!wants)
+	if wants && !n.only {
 		l.handle(n.ctx, n.record)
 	}
 }
 
-// heard keeps what the handler has said about a level.
-func (l *lines) heard(level *interest, wants bool) {
-	level.askAt.Store(int64(l.now() + AskAgain))
-	level.refused.Store(!wants)
+// loses counts a line that is lost.
+func (l *lines) loses(n line) {
+	if !n.only {
+		l.lost.Add(1)
+	}
 }
 
 func (l *lines) handle(ctx context.Context, r slog.Record) {
@@ -205,7 +219,12 @@ func (l *lines) close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
-	left := len(l.queue)
+	left := 0
+	for _, n := range l.queue {
+		if !n.asks {
+			left++
+		}
+	}
 	l.queue, l.missed = nil, 0
 	l.mu.Unlock()
 	l.lost.Add(int64(left))

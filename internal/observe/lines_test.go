@@ -283,26 +283,78 @@ func (h *asked) Enabled(_ context.Context, l slog.Level) bool {
 
 // Lines of a level that the handler does not want take no room, however many there are and whatever it is doing.
 func TestLinesThatAreNotWantedTakeNoRoom(t *testing.T) {
-	h, open := shutTape()
-	a := &asked{tape: h}
-	l := observe.NewLog(slog.New(a))
-	require.EqualValues(t, 4, a.times.Load())
-	l.Info(t.Context(), observe.MsgConnected) // the handler does not come back from it
-	for range 2 * observe.LogLimit {
-		l.Debug(t.Context(), observe.MsgRetrying)
-	}
-	for range 10 {
-		l.Warn(t.Context(), observe.MsgTerminalSet)
-	}
-	require.Zero(t, l.Lost())
-	open()
-	require.NoError(t, l.Close(t.Context()))
-	require.Len(t, h.lines(), 11)
-	require.Less(t, a.times.Load(), int64(20))
+	synctest.Test(t, func(t *testing.T) {
+		h, open := shutTape()
+		a := &asked{tape: h}
+		l := observe.NewLog(slog.New(a))
+		synctest.Wait()
+		require.EqualValues(t, 4, a.times.Load())
+		l.Info(t.Context(), observe.MsgConnected) // the handler does not come back from it
+		for range 2 * observe.LogLimit {
+			l.Debug(t.Context(), observe.MsgRetrying)
+		}
+		for range 10 {
+			l.Warn(t.Context(), observe.MsgTerminalSet)
+		}
+		require.Zero(t, l.Lost())
+		open()
+		require.NoError(t, l.Close(t.Context()))
+		require.Len(t, h.lines(), 11)
+		require.EqualValues(t, 4+11, a.times.Load())
+	})
 }
 
-// A level that was refused is asked about again after some time, also when there was no room for a line meanwhile. It
-// does not matter how the handler fails.
+// A handler that does not come back from Enabled holds up neither NewLog nor those that write lines, and one that asks
+// the Log meanwhile learns that it is being asked.
+func TestEnabledMayBlockAndAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var l observe.Log
+		var again atomic.Bool
+		a := &asked{tape: &tape{}}
+		a.from.Store(int64(slog.LevelInfo))
+		a.fail = func() {
+			<-gate
+			if again.Load() {
+				require.False(t, l.Enabled(slog.LevelDebug))
+			}
+		}
+		l = observe.NewLog(slog.New(a))
+		l.Info(t.Context(), observe.MsgConnected)
+		require.ErrorIs(t, observe.NewLog(slog.New(a)).Close(t.Context()), observe.ErrLogStuck)
+		close(gate)
+		synctest.Wait()
+		time.Sleep(observe.AskAgain)
+		again.Store(true)
+		l.Debug(t.Context(), observe.MsgRetrying)
+		synctest.Wait()
+		require.EqualValues(t, 4+1+1+1, a.times.Load(), "once by the other Log, which is closed")
+		require.NoError(t, l.Close(t.Context()))
+		require.Zero(t, l.Lost())
+		require.Len(t, a.lines(), 1)
+	})
+}
+
+// That lines are lost is told although warnings were refused before.
+func TestLostLinesAreToldOfToAHandlerThatWantsWarningsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, open := shutTape()
+		a := &asked{tape: h}
+		a.from.Store(int64(slog.LevelError))
+		l := observe.NewLog(slog.New(a))
+		synctest.Wait()
+		a.from.Store(int64(slog.LevelWarn))
+		for range observe.LogLimit + 2 {
+			l.Error(t.Context(), observe.MsgCallbackPanicked)
+			synctest.Wait()
+		}
+		open()
+		require.NoError(t, l.Close(t.Context()))
+		require.Contains(t, h.lines()[len(h.lines())-1], observe.MsgLinesLost)
+	})
+}
+
+// A level that was refused is asked about again after some time, also when there was no room for a line meanwhile.
 func TestARefusedLevelIsAskedAboutAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -310,6 +362,7 @@ func TestARefusedLevelIsAskedAboutAgain(t *testing.T) {
 		a := &asked{tape: h}
 		l := observe.NewLog(slog.New(a))
 		defer func() { require.NoError(t, l.Close(t.Context())) }()
+		synctest.Wait()
 		for range observe.LogLimit + 1 { // one is with the handler, the others fill the room
 			l.Info(t.Context(), observe.MsgConnected)
 			synctest.Wait()
@@ -320,7 +373,7 @@ func TestARefusedLevelIsAskedAboutAgain(t *testing.T) {
 		l.Warn(t.Context(), observe.MsgTerminalSet)
 		require.EqualValues(t, 1, l.Lost())
 		close(gate)
-		synctest.Wait()
+		time.Sleep(observe.AskAgain)
 		for range 10 {
 			require.True(t, l.Enabled(slog.LevelDebug))
 			l.Debug(t.Context(), observe.MsgRetrying)
@@ -353,6 +406,7 @@ func TestAHandlerThatFailsWhenItIsAsked(t *testing.T) {
 					}
 				}}
 				l := observe.NewLog(slog.New(a))
+				synctest.Wait()
 				failing.Store(true)
 				for range 10 {
 					l.Warn(t.Context(), observe.MsgTerminalSet)

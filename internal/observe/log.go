@@ -16,7 +16,7 @@ import (
 // on.
 //
 // Lines of a level that the handler has refused are not kept, whatever their contexts. After AskAgain one is, and the
-// handler is asked again by it.
+// handler is asked again by it; until it has answered, the others are not kept.
 //
 // What the attributes of a line refer to must not change any more.
 //
@@ -24,23 +24,14 @@ import (
 // an operation ask Enabled first.
 type Log struct{ lines *lines }
 
-// NewLog returns a Log over l; nil and slog.DiscardHandler discard everything. The handler is asked at once which
-// levels it wants. Close ends the Log.
+// NewLog returns a Log over l; nil and slog.DiscardHandler discard everything. The handler is asked first which levels
+// it wants. Close ends the Log.
 func NewLog(l *slog.Logger) Log {
 	if l == nil || l.Handler() == slog.DiscardHandler {
 		return Log{}
 	}
 	lines := &lines{handler: l.Handler(), base: time.Now()}
-	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
-		wants, answered := true, false
-		_ = Apart("the log's handler", func() error { // one that fails is asked again by each line
-			wants, answered = lines.ask(context.Background(), level)
-			return nil
-		})
-		if answered {
-			lines.heard(lines.of(level), wants)
-		}
-	}
+	lines.begin()
 	return Log{lines: lines}
 }
 

@@ -68,10 +68,10 @@ type entry struct {
 	reasons      retry.Reasons
 }
 
-// finish enters the call's end.
-func (e *entry) finish(at time.Duration, info retry.Info, err error) {
+// finish enters the call's end, and reports whether it is the first.
+func (e *entry) finish(at time.Duration, info retry.Info, err error) bool {
 	if e.ends.Add(1) > 1 {
-		return
+		return false
 	}
 	e.over.Store(int64(at))
 	e.ended, e.err, e.retries, e.reasons = at, err, info.Retries(), info.Reasons
@@ -89,6 +89,7 @@ func (e *entry) finish(at time.Duration, info retry.Info, err error) {
 	default: // a timeout may have any of these as its cause, after a retry that the program has named
 		e.outcome = outcomeOf(cberr.KindOf(err))
 	}
+	return true
 }
 
 // outcomeOf is how a call ended that was answered with an error of a kind.

@@ -67,10 +67,10 @@ func (w *world) enter(e *entry) *entry {
 
 // finish enters the end of a call.
 func (w *world) finish(e *entry, i retry.Info, err error) {
-	if _, nodes, ok := w.b.Locate([]byte(e.key)); ok && e.located {
-		e.moved = nodes[0] != e.node
+	_, nodes, ok := w.b.Locate([]byte(e.key))
+	if e.finish(w.since(), i, err) {
+		e.moved = ok && e.located && nodes[0] != e.node
 	}
-	e.finish(w.since(), i, err)
 }
 
 // sample looks at how many calls wait for their retry, and for a connection. In the calm phase calls come that may wait
