@@ -44,6 +44,7 @@ type soaker struct {
 	took   [soakWorkers][soakKept]atomic.Int64 // ns
 	made   [soakWorkers]atomic.Int64
 	slower atomic.Int64 // ns, planted
+	grown  atomic.Int64 // steps of that
 	broken atomic.Int64 // samples since it began, planted
 	leaked leaks
 }
@@ -153,8 +154,9 @@ func (s *soaker) leak() {
 		s.leaked.files = append(s.leaked.files, leakDescriptor()...)
 	case plantHeap:
 		s.leaked.memory = append(s.leaked.memory, make([]byte, 1<<20))
-	case plantLatency:
-		s.slower.Add(int64(10 * time.Millisecond))
+	case plantLatency: // faster and faster: a loaded machine is as slow at the beginning as some steps would be
+		n := s.grown.Add(1)
+		s.slower.Store(min(n*n*int64(4*time.Millisecond), int64(2*time.Second)))
 	case plantFailing, plantHanging:
 		s.broken.Add(1)
 	}
