@@ -46,15 +46,18 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// turn does what the end of a call needs of the runtime: a new goroutine, which waits for its turn, and memory. A
+// turn does what the end of a call needs of the runtime: new goroutines, which wait for their turns, and memory. A
 // timer's goroutine is run before others, and one that has worked for the collector already need not do so now: a new
-// one has neither advantage.
+// one has neither advantage. The newest goroutine is run next, unless there is a newer one: then it waits behind all
+// that wait for the processor, as those do whose timers have fired together. One that yields waits in another queue.
 func turn() {
-	done := make(chan *[callMemory]byte)
+	done := make(chan *[callMemory]byte, 2)
+	go func() { done <- new([callMemory]byte) }()
 	go func() {
 		runtime.Gosched()
 		done <- new([callMemory]byte)
 	}()
+	<-done
 	<-done
 }
 
