@@ -68,8 +68,9 @@ type attempt struct {
 	// durable is the level of a write that can have one.
 	durable memd.DurabilityLevel
 
-	began, over time.Time    // around what the client does
-	counts      atomic.Int64 // ns: when the client counted the time of it, or of the first call of a batch, at the latest
+	began, over time.Time // around what the client does
+	// counts is when the client counted the time of the call, or of the first one of a batch, at the latest, in ns.
+	counts atomic.Int64
 }
 
 type attemptKey struct{}

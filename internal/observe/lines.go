@@ -36,7 +36,7 @@ type lines struct {
 	idle    chan struct{} // closed when the goroutine ends; made by the waiter
 }
 
-// line is one line, after missed others that are lost; or nothing but those.
+// line is one line, after missed others that are lost.
 type line struct {
 	ctx    context.Context //nolint:containedctx // the handler's argument, as slog passes it on
 	record slog.Record
@@ -77,10 +77,10 @@ func (l *lines) begin() {
 // add takes a line in, or counts it as lost. It does not block. Of a refused level one line is taken at a time, by
 // which the handler is asked again.
 func (l *lines) add(ctx context.Context, r slog.Record) {
-	level, full := l.of(r.Level), false
+	level := l.of(r.Level)
 	l.mu.Lock()
-	asks := level.refused.Load()
-	switch full = l.closed || len(l.queue) >= LogLimit; {
+	asks, full := level.refused.Load(), l.closed || len(l.queue) >= LogLimit
+	switch {
 	case asks && (full || !level.may(l.now())): // it is not wanted, as far as is known: it is not lost
 		if full {
 			level.askAt.Store(int64(l.now() + AskAgain))
