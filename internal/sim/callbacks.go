@@ -143,8 +143,13 @@ func (w *world) callbacks(cfg *core.Config) {
 	cfg.Retry.Classify = w.classify
 	dial := w.dial
 	cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		began := time.Now()
 		w.behave(ctx, dialing, longestDial)
-		return dial(ctx, network, addr)
+		nc, err := dial(ctx, network, addr)
+		if c, ok := nc.(*wire); ok {
+			c.began = began
+		}
+		return nc, err
 	}
 	cfg.Auth.Credentials = w.credentials
 }

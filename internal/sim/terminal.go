@@ -80,17 +80,17 @@ func (w *world) withoutWay(addr string, at time.Duration) (since time.Duration, 
 // of reports whether the answer is that of a node.
 func (l login) of(addr string) bool { return addr == everywhere || l.over.addr == addr }
 
-// refusedAt is since when, from an instant on, a node has refused logins, or the bucket, at another one: until it
-// accepts one, or for the bucket until any node lets it be selected. Answers of a node that takes passwords in the
-// clear alone do not count, nor those after which the client has tried another mechanism: it was not the login that was
-// refused.
+// refusedAt is since when a node has refused logins, or the bucket, at an instant: until it accepts one, or for the
+// bucket until any node lets it be selected. Only connections count that were begun to be made after from. Answers of a
+// node that takes passwords in the clear alone do not count, nor those after which the client has tried another
+// mechanism: it was not the login that was refused.
 func (w *world) refusedAt(addr string, bucket bool, from, at time.Duration) (since time.Duration, refused bool) {
 	for _, l := range w.facts.logins {
 		switch {
 		case l.at.Sub(w.began) > at || l.bucket != bucket || l.refused && (l.over.noneElse || l.over.auths > l.auths):
 		case !l.refused && (bucket || l.of(addr)):
 			refused = false
-		case l.refused && !refused && l.of(addr) && l.at.Sub(w.began) >= from:
+		case l.refused && !refused && l.of(addr) && l.over.began.Sub(w.began) >= from:
 			since, refused = l.at.Sub(w.began), true
 		}
 	}
@@ -171,8 +171,8 @@ func (w *world) checkRefused(e *entry) {
 	}
 }
 
-// endsSoon judges a call whose way to a node, or to any, has been refused. What was refused while another connection
-// worked does not count: it may have been to take the place of that one, which does not end for it. Nor does what was
+// endsSoon judges a call whose way to a node, or to any, has been refused. What was refused to a connection that was
+// begun to be made while another one worked does not count: it was to take the place of that one. Nor does what was
 // refused to another password.
 func (w *world) endsSoon(e *entry, addr string, bucket bool) {
 	from, none := w.withoutWay(addr, e.ended)

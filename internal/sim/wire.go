@@ -22,6 +22,7 @@ type wire struct {
 	addr string // of the node
 	// so many times that was dialled, this time included
 	number int
+	began  time.Time // when the client began to
 
 	secret   *sniffer    // of a connection over TLS; nil without
 	service  bool        // it leads to a service over HTTP
