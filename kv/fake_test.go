@@ -101,11 +101,11 @@ func (f *fake) Cancel(c *call.Call, cause error) bool {
 // outcomes is a watcher of outcomes alone.
 type outcomes func(err error)
 
-func (outcomes) Sent(*call.Via, uint32) {}
-func (outcomes) Unsent()                {}
-func (outcomes) Retried(retry.Info)     {}
-func (outcomes) Failed(error)           {}
-func (f outcomes) Done(err error)       { f(err) }
+func (outcomes) Sent(*call.Via, uint32)                   {}
+func (outcomes) Unsent()                                  {}
+func (outcomes) Retried(int, retry.Reason, time.Duration) {}
+func (outcomes) Failed(error)                             {}
+func (f outcomes) Done(err error)                         { f(err) }
 
 // wireOf gives the request's bytes as a connection with w would send them.
 func wireOf(c *call.Call, w call.Wire) ([]byte, error) {

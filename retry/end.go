@@ -3,9 +3,6 @@ package retry
 import (
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
-	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -38,13 +35,25 @@ func (o *Orchestrator) lost(op Op, epoch uint32, cause error, hint Hint) {
 		op: op, s: s, word: withPhase(w, isDone), stage: StageNetwork, why: SocketClosedWhileInFlight, cause: cause,
 	}
 	if o.record(j) {
-		o.complete(j.h, ending{from: w, judged: true})
+		o.complete(&conclusion{h: j.h, ending: ending{from: w, judged: true}})
 	}
 }
 
 // Expire ends an operation whose deadline has passed, in whatever phase it is, with ErrTimeout around what its last
 // attempt met. It says whether this call ended it.
 func (o *Orchestrator) Expire(op Op) bool { return o.end(op, ErrTimeout, nil) }
+
+// ExpireAll is Expire for many operations, in order. It is for those that end at the same time: they share their turns
+// in the lock.
+func (o *Orchestrator) ExpireAll(ops []Op) {
+	var all []conclusion
+	for _, op := range ops {
+		if c, won := o.finish(op, ErrTimeout, nil); won {
+			all = append(all, c)
+		}
+	}
+	o.completeAll(all)
+}
 
 // Cancel ends an operation now, in whatever phase it is, with ErrCanceled around cause. It says whether this call ended
 // it.
@@ -63,30 +72,35 @@ func (o *Orchestrator) CancelAll(match func(Op) bool, cause error) {
 }
 
 func (o *Orchestrator) end(op Op, kind, why error) bool {
+	c, won := o.finish(op, kind, why)
+	if won {
+		o.complete(&c)
+	}
+	return won
+}
+
+// finish claims an operation's end, in whatever phase it is.
+func (o *Orchestrator) finish(op Op, kind, why error) (c conclusion, won bool) {
 	s := op.Retry()
 	w, won := s.finish()
 	if !won {
-		return false
+		return conclusion{}, false
 	}
-	o.mu.Lock()
-	h := s.h.Load() // under the mutex: a claimant that was just publishing it has done so
-	o.mu.Unlock()
-	fresh := h == nil
-	if fresh {
-		h = o.newHistory(op, &description{described: described{Context: context.Background()}}, time.Now())
-	}
-	// While the operation is local its owner may be routing it, and only the owner may write what it would describe.
-	if phaseOf(w) == onWire || fresh && phaseOf(w) != inLocal {
+	c.ending = ending{from: w, kind: kind, why: why}
+	c.h = s.h.Load()
+	switch {
+	case phaseOf(w) != inLocal && (c.h == nil || phaseOf(w) == onWire):
 		desc := o.describe(op, true)
-		o.mu.Lock()
-		h.req = desc.described
-		if fresh && !desc.started.IsZero() {
-			h.started = desc.started
+		if c.h == nil {
+			c.h = o.newHistory(op, &desc, time.Now())
 		}
-		o.mu.Unlock()
+		if phaseOf(w) == onWire {
+			c.req = &desc.described
+		}
+	case c.h == nil: // its owner may be routing it, and only the owner may write what it would describe
+		c.h = o.newHistory(op, &description{described: described{Context: context.Background()}}, time.Now())
 	}
-	o.complete(h, ending{from: w, kind: kind, why: why})
-	return true
+	return c, true
 }
 
 // failNow ends an operation whose attempt is claimed, with kind around what the attempt met, and asks no strategy.
@@ -113,14 +127,18 @@ func (o *Orchestrator) withdraw(op Op, kind, why error) {
 		h.Counted, h.retrying = h.Counted-1, false
 	}
 	o.mu.Unlock()
-	o.complete(h, ending{from: w, kind: kind, why: why, judged: true})
+	o.complete(&conclusion{h: h, ending: ending{from: w, kind: kind, why: why, judged: true}})
 }
 
 // endAs ends the operation for the claim that w stands for, if it is still valid.
 func (o *Orchestrator) endAs(h *history, w uint32, kind, why error) {
-	if h.s.finishAs(w) { // guard: end swap
-		o.complete(h, ending{from: w, kind: kind, why: why})
+	if h.ends(w) {
+		o.complete(&conclusion{h: h, ending: ending{from: w, kind: kind, why: why}})
 	}
+}
+
+func (h *history) ends(w uint32) bool {
+	return h.s.finishAs(w) // guard: end swap
 }
 
 // fail ends a judged operation.
@@ -128,10 +146,7 @@ func (o *Orchestrator) fail(j *judgement, kind, why error) {
 	if !j.s.finishAs(j.word) { // guard: fail swap
 		return
 	}
-	o.mu.Lock()
-	j.h.cause = j.cause
-	o.mu.Unlock()
-	o.complete(j.h, ending{from: j.word, kind: kind, why: why})
+	o.complete(&conclusion{h: j.h, ending: ending{from: j.word, kind: kind, why: why, cause: j.cause}})
 }
 
 // ending is how an operation came to its end.
@@ -139,68 +154,115 @@ type ending struct {
 	from   uint32 // the word that was replaced
 	kind   error  // a sentinel, or nil
 	why    error  // the canceler's, the closer's or the panicking strategy's error, or nil
+	cause  error  // what the last attempt met; nil: what the history says
 	judged bool   // the attempt that was out is in the history already
 }
 
-// complete ends an operation for the goroutine that has moved it to the phase done. It takes the operation out of the
-// heap, ends its strategy's context, settles its budgets, reports to the observer, and calls Done.
-func (o *Orchestrator) complete(h *history, end ending) {
-	w := end.from
-	now := time.Now()
-	e := &Error{kind: end.kind, ended: end.why}
-	out := !end.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
+// conclusion is an operation that has been moved to the phase done, for the goroutine that has moved it.
+type conclusion struct {
+	ending
+	h   *history
+	req *described // what the history says of the latest attempt is not true any more; nil: it is
+	// what is left to be done when the mutex is released
+	cancel  context.CancelFunc // of the context of its strategy; nil: none runs
+	charges []charge
+	out     bool // an attempt was out that is not in the history
+	inDoubt bool
+	at      time.Time
+}
+
+// complete ends an operation.
+func (o *Orchestrator) complete(c *conclusion) {
+	c.at = time.Now()
 	o.mu.Lock()
-	o.unlink(h, now.Sub(o.base)) // guard: unlink at the end
+	o.conclude(c)
+	o.mu.Unlock()
+	o.deliver(c)
+}
+
+// turnful is how many operations end in one turn in the mutex.
+const turnful = 64
+
+// completeAll is complete for many operations.
+func (o *Orchestrator) completeAll(all []conclusion) {
+	for some := range slices.Chunk(all, turnful) {
+		now := time.Now()
+		o.mu.Lock()
+		for i := range some {
+			some[i].at = now
+			o.conclude(&some[i])
+		}
+		o.mu.Unlock()
+		for i := range some {
+			o.deliver(&some[i])
+		}
+	}
+}
+
+// conclude takes an operation that has ended out of the heap. That is one turn in the mutex, and short: an operation
+// that needed several would wait in line for each, and where thousands end at once, and the processor is taken away
+// from the one that has the mutex, the lines are what they wait for longest. After it no one writes to the history but
+// the goroutine that has ended the operation. Under the mutex.
+func (o *Orchestrator) conclude(c *conclusion) {
+	if h := c.h.s.h.Load(); h != nil { // a claimant that was just publishing it has done so
+		c.h = h
+	}
+	h, w := c.h, c.from
+	if c.req != nil {
+		h.req = *c.req
+	}
+	c.cancel, c.charges = h.cancel, h.charges
+	c.out = !c.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
+	o.unlink(h, c.at.Sub(o.base)) // guard: unlink at the end
 	o.arm()
-	inDoubt := h.s.ambiguous(w) || h.inDoubt
-	e.InDoubt = inDoubt
-	cancel := h.cancel
-	h.cancel = nil
-	h.Elapsed = now.Sub(h.started)
-	if out {
+	c.inDoubt = h.s.ambiguous(w) || h.inDoubt
+	h.Elapsed = c.at.Sub(h.started)
+	if c.out {
 		h.Stage = stageOf(w)
 	}
-	if out && h.Stage == StageDispatch {
+	if c.out && h.Stage == StageDispatch {
 		h.Unsent++
 	}
 	h.Parked = phaseOf(w) == inParked
-	e.Info, e.Cause = h.info(), h.cause
-	e.Code = h.req.Code
-	e.Service, e.Operation, e.Endpoint, e.ID = h.req.Service, h.req.Operation, h.req.Endpoint, h.req.ID
-	hadFailed := len(h.Log) > 0
-	if hadFailed || inDoubt {
-		o.countEnd(h, hadFailed, inDoubt)
+	if c.cause != nil {
+		h.cause = c.cause
 	}
-	charges := h.charges
-	h.charges, h.retrying = nil, false
-	ended := judgement{turn: turn{seen: h.Reasons}}
-	reason := h.Reason
-	o.mu.Unlock()
-	if x, ok := h.op.(Explainer); ok && e.Stage == StageDispatch && errors.Is(end.kind, ErrTimeout) {
+	if len(h.Log) > 0 || c.inDoubt {
+		o.countEnd(h, len(h.Log) > 0, c.inDoubt)
+	}
+	h.cancel, h.charges, h.retrying = nil, nil, false
+}
+
+// deliver makes the error of an operation that has ended. It ends the context of its strategy, settles its budgets,
+// reports to the observer, and calls Done.
+func (o *Orchestrator) deliver(c *conclusion) {
+	h := c.h
+	e := &Error{kind: c.kind, ended: c.why, InDoubt: c.inDoubt, Info: h.Info, Cause: h.cause, Code: h.req.Code}
+	e.Log = append([]Attempt(nil), h.Log...)
+	e.Service, e.Operation, e.Endpoint, e.ID = h.req.Service, h.req.Operation, h.req.Endpoint, h.req.ID
+	if x, ok := h.op.(Explainer); ok && e.Stage == StageDispatch && errors.Is(c.kind, ErrTimeout) {
 		e.Cause = x.Explain(e.Cause)
 	}
-
-	if cancel != nil { // guard: strategy's context
-		cancel()
+	if c.cancel != nil { // guard: strategy's context
+		c.cancel()
 	}
-	for _, c := range charges {
-		payBack(c.budget, c.cost, false)
+	for _, paid := range c.charges {
+		payBack(paid.budget, paid.cost, false)
 	}
 	if errors.Is(e, ErrThrottled) {
 		o.mu.Lock()
 		o.counters(h).Throttled++
 		o.mu.Unlock()
 	}
-	if ob := o.opts.Observer; ob != nil && hadFailed {
-		o.mu.Lock()
-		r, report := h.request(&ended), h.attempt(Unknown, stageOf(w), e, now)
-		o.mu.Unlock()
-		if out {
-			ob.Attempt(report)
+	if ob := o.opts.Observer; ob != nil && len(h.Log) > 0 {
+		reason := h.Reason
+		r := h.request(new(Request), &turn{seen: h.Reasons})
+		if c.out {
+			ob.Attempt(h.attempt(Unknown, stageOf(c.from), e, c.at))
 		}
 		ob.GaveUp(r, reason, e)
 	}
-	h.op.Done(e, inDoubt)
+	h.op.Done(e, c.inDoubt)
 }
 
 // countEnd counts an operation that has failed; under the mutex.
@@ -350,113 +412,4 @@ func (o *Orchestrator) Close(cause error) {
 	for _, d := range batch {
 		o.endAs(d.h, d.word, ErrClosed, cause)
 	}
-}
-
-// inline is inlineOver. A strategy whose methods Inline or Wraps panic counts as one that may block.
-func inline(s, inherited Strategy) (yes bool) {
-	defer func() {
-		if recover() != nil {
-			yes = false // consultOn fails the operation, if the strategy panics there too
-		}
-	}()
-	return inlineOver(s, inherited)
-}
-
-// ask calls the strategy and makes an error of its panic.
-func ask(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err error) {
-	defer contain(&err)
-	return s.RetryAfter(ctx, r, why), nil
-}
-
-// askInline asks a strategy that never blocks, and waits for it. Code of the user's runs on a goroutine of its own: it
-// may end its goroutine, and the caller's may be the reader of a connection.
-func askInline(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err error) {
-	if ownCode(s) {
-		return ask(ctx, s, r, why)
-	}
-	err = errStrategyGone // stays when the strategy ends its goroutine
-	apart(func() { a, err = ask(ctx, s, r, why) })
-	return a, err
-}
-
-// ownCode reports whether a strategy is one of this package's and calls no function of the user's.
-func ownCode(s Strategy) bool {
-	if f, ok := s.(FastFailOnTerminalError); ok {
-		s = f.Base
-	}
-	if s == nil {
-		return true
-	}
-	b, ok := s.(BestEffort)
-	return ok && b.Backoff == nil
-}
-
-// apart runs code of the user's on a goroutine of its own, and waits until it is over.
-func apart(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-}
-
-// take asks a budget; one that panics refuses.
-func take(b Budget, k Kind) (cost int32, ok bool, err error) {
-	defer contain(&err)
-	cost, ok = b.Take(k)
-	return cost, ok, nil
-}
-
-// payBack settles with a budget; a panic of the budget fails the budget alone.
-func payBack(b Budget, cost int32, succeeded bool) {
-	var err error
-	defer contain(&err)
-	b.Settle(cost, succeeded)
-}
-
-// translated applies a strategy's own translation.
-func translated(f func(error) error, cause error) (err error) {
-	if f == nil {
-		return cause
-	}
-	apart(func() {
-		defer func() {
-			if recover() != nil {
-				err = nil
-			}
-		}()
-		err = usable(f(cause))
-	})
-	if err == nil {
-		return cause
-	}
-	return err
-}
-
-// usable gives err, or a *PanicError in its place when the methods of err panic. It is for errors of the user's:
-// whatever looks at them later calls their methods.
-func usable(err error) (out error) {
-	if err == nil {
-		return nil
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			out = &PanicError{"an error", fmt.Sprint(v), debug.Stack()}
-		}
-	}()
-	_ = err.Error()
-	_ = errors.Is(err, ErrClosed)
-	return err
-}
-
-func contain(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{"a retry strategy", v, debug.Stack()}
-	}
-}
-
-// same compares budgets, whose types need not be comparable.
-func same(a, b Budget) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

@@ -180,6 +180,15 @@ func (o *Orchestrator) fire() {
 	o.arm()
 	o.mu.Unlock()
 	for _, d := range b.due {
+		if d.over() && d.h.ends(d.word) {
+			b.over = append(b.over, conclusion{h: d.h, ending: ending{from: d.word, kind: ErrTimeout}})
+		}
+	}
+	o.completeAll(b.over)
+	for _, d := range b.due {
+		if d.over() {
+			continue
+		}
 		if d.budget != nil { // user code, which due operations do not wait for
 			o.dispatch(b)
 		}
@@ -189,7 +198,8 @@ func (o *Orchestrator) fire() {
 	}
 	o.dispatch(b)
 	clear(b.due)
-	b.due = b.due[:0]
+	clear(b.over)
+	b.due, b.over = b.due[:0], b.over[:0]
 	o.batches.Put(b)
 }
 
@@ -216,14 +226,20 @@ func (o *Orchestrator) dispatch(b *batch) {
 
 // batch is memory for what is due at one moment.
 type batch struct {
-	due []due
-	ops []Op
+	due  []due
+	over []conclusion
+	ops  []Op
+}
+
+// over reports whether the deadline has passed with the parking.
+func (d due) over() bool {
+	return d.judging || d.capped // guard: capped
 }
 
 // resume makes a due operation ready to be dispatched, and says so, or ends it.
 func (o *Orchestrator) resume(d due) bool {
 	h, s := d.h, d.h.s
-	if d.judging || d.capped { // guard: capped
+	if d.over() {
 		o.endAs(h, d.word, ErrTimeout, nil)
 		return false
 	}

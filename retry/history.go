@@ -89,7 +89,7 @@ type charge struct {
 
 const logEnd = 4 // attempts kept at either end of the log
 
-// add appends to the log, which keeps its first and last four entries.
+// add appends to the log, which keeps its first and last four entries, and has room for one.
 func (h *history) add(a Attempt) {
 	if len(h.Log) < 2*logEnd {
 		h.Log = append(h.Log, a)
@@ -99,22 +99,16 @@ func (h *history) add(a Attempt) {
 	h.Log[2*logEnd-1] = a
 }
 
-func (h *history) info() Info {
-	i := h.Info
-	i.Log = append([]Attempt(nil), i.Log...)
-	return i
-}
-
-// request builds a Request of its own for a reader that may write to it or keep it.
-func (h *history) request(j *judgement) *Request {
+// request fills r for a reader that may write to it or keep it.
+func (h *history) request(r *Request, t *turn) *Request {
 	d := &h.req
-	r := &Request{
+	*r = Request{
 		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID,
 		Bucket: d.Bucket, Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
 		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started, Err: h.cause,
 		JitterSource: h.o.opts.JitterSource, Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
 	}
-	h.tell(r, &j.turn)
+	h.tell(r, t)
 	return r
 }
 

@@ -194,15 +194,17 @@ func (o *Orchestrator) allowed(j *judgement) bool {
 func (o *Orchestrator) record(j *judgement) bool {
 	noteFailure(j)
 	asked := !j.why.AlwaysRetry() // no code sees the Request of an attempt that is always retried
-	desc := o.describe(j.op, asked || o.opts.Observer != nil)
-	j.now = time.Now()
+	m := o.memory(j, asked || o.opts.Observer != nil)
+	if asked {
+		m.r = new(Request)
+	}
 	o.mu.Lock()
-	if !o.enter(j, &desc) {
+	if !o.enter(j, m) {
 		o.mu.Unlock()
 		return false
 	}
 	if asked {
-		j.r = j.h.request(j)
+		j.r = j.h.request(m.r, &j.turn)
 	}
 	var report AttemptInfo
 	if o.opts.Observer != nil {
@@ -225,10 +227,9 @@ func noteFailure(j *judgement) {
 // sees.
 func (o *Orchestrator) recordAndPark(j *judgement) {
 	noteFailure(j)
-	desc := o.describe(j.op, false)
-	j.now = time.Now()
+	m := o.memory(j, false)
 	o.mu.Lock()
-	if !o.enter(j, &desc) {
+	if !o.enter(j, m) {
 		o.mu.Unlock()
 		return
 	}
@@ -243,21 +244,47 @@ func (o *Orchestrator) recordAndPark(j *judgement) {
 	}
 }
 
+// memory is what enter needs, and is made before the mutex is taken: who makes memory may have to wait for the
+// collector, and all who want the mutex would wait with it.
+type memory struct {
+	desc description
+	h    *history  // of an operation that had none
+	log  []Attempt // longer than its log, which is full; nil: it is not
+	r    *Request  // nil: no code is asked
+}
+
+// memory makes it, and describes the operation, with its id if an observer may see that. It is for the claimant of the
+// attempt, who alone enters anything into the log.
+func (o *Orchestrator) memory(j *judgement, id bool) (m memory) {
+	m.desc = o.describe(j.op, id)
+	j.now = time.Now()
+	if h := j.s.h.Load(); h == nil {
+		m.h = o.newHistory(j.op, &m.desc, j.now)
+	} else if n := len(h.Log); n == cap(h.Log) && n < 2*logEnd {
+		m.log = make([]Attempt, n, min(2*n, 2*logEnd))
+	}
+	return m
+}
+
 // enter is record under the mutex. It is false when the operation has ended.
-func (o *Orchestrator) enter(j *judgement, desc *description) bool {
+func (o *Orchestrator) enter(j *judgement, m memory) bool {
 	if j.s.ph.Load() != j.word { // guard: ended while described
 		return false
 	}
 	h := j.s.h.Load()
 	if h == nil {
-		h = o.newHistory(j.op, desc, j.now)
+		h = m.h
 		j.s.h.Store(h)
 	} else {
-		h.req = desc.described
+		h.req = m.desc.described
+	}
+	if m.log != nil {
+		copy(m.log, h.Log)
+		h.Log = m.log
 	}
 	j.h = h
 	if j.deadline = j.s.Deadline; j.deadline.IsZero() {
-		j.deadline = desc.deadline
+		j.deadline = m.desc.deadline
 	}
 	h.deadline = j.deadline
 	h.req.Kind, h.req.Pushback, h.req.Code = j.why.Kind(), j.hint.Pushback, j.hint.Code
@@ -320,7 +347,7 @@ func (o *Orchestrator) consult(j *judgement) {
 	st := o.strategyOf(j.s)
 	if inline(st, o.inherited(j.s)) {
 		a, err := askInline(j.r.Context, st, j.r, j.why)
-		o.conclude(j, a, err)
+		o.obey(j, a, err)
 		return
 	}
 	of := j.r.Context
@@ -344,7 +371,8 @@ func (o *Orchestrator) consultOn(of, ctx context.Context, cancel context.CancelF
 			o.fail(j, kind, why)
 			return
 		}
-		o.conclude(j, a, err)
+		o.answered(j)
+		o.obey(j, a, err)
 	}()
 	a, err = ask(ctx, st, j.r, j.why)
 }
@@ -385,15 +413,19 @@ func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
 	return true
 }
 
-// conclude acts on a strategy's answer. One that comes after the operation's end changes nothing.
-func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
+// answered ends what begin has begun, when the strategy has answered.
+func (o *Orchestrator) answered(j *judgement) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	if j.h.index >= 0 && j.h.judging && j.h.word == j.word {
 		o.unlink(j.h, time.Since(o.base))
 		o.arm()
 		j.h.cancel = nil
 	}
-	o.mu.Unlock()
+}
+
+// obey acts on a strategy's answer. One that comes after the operation's end changes nothing.
+func (o *Orchestrator) obey(j *judgement, a Action, err error) {
 	if j.s.ph.Load() != j.word { // guard: late answer
 		return
 	}

@@ -194,6 +194,48 @@ func TestEndsInEveryPhase(t *testing.T) {
 	}
 }
 
+// TestManyOperationsExpireTogether_D264: operations that share turns in the lock end as each of them would alone, in
+// order, whatever their phases are, and one that has ended before is left alone.
+func TestManyOperationsExpireTogether_D264(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const each = 50
+		orc := retry.New(retry.Options{})
+		var all []*op
+		var ops []retry.Op
+		var order []int
+		for i := range 4 * each {
+			x := newOp(i%8 < 4, time.Second)
+			x.finished = func() { order = append(order, i) }
+			switch i % 4 {
+			case 0:
+				x.st.Sent()
+			case 1:
+				x.st.NotSent()
+			case 2:
+				x.answer(orc, retry.KVLocked, retry.Hint{})
+			}
+			all, ops = append(all, x), append(ops, x)
+		}
+		require.True(t, orc.Cancel(all[7], nil))
+		require.Equal(t, each, orc.Stats().Parked)
+		order = nil
+		orc.ExpireAll(append(ops, all[0]))
+		require.Len(t, order, 4*each-1)
+		require.IsIncreasing(t, order)
+		require.ErrorIs(t, all[7].err, retry.ErrCanceled)
+		for i, x := range all {
+			require.Equal(t, 1, x.ended())
+			require.Equal(t, retry.PhaseDone, x.st.Phase())
+			require.Equal(t, i%8 >= 4 && i%4 == 0, x.inDoubt)
+			require.Equal(t, i%4 == 2, errors.Is(x.err, errCause))
+			require.Equal(t, i != 7, errors.Is(x.err, retry.ErrTimeout))
+		}
+		require.Zero(t, orc.Stats().Parked)
+		gets := orc.Stats().Operations[retry.OperationKey{Service: retry.KV, Operation: "get"}]
+		require.Equal(t, uint64(each/2), gets.InDoubt)
+	})
+}
+
 // TestMovedIsReroutedAtOnceOnce proves D2 and GA6-43.
 func TestMovedIsReroutedAtOnceOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -43,8 +43,9 @@ func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 		return
 	}
 	if o.opts.Observer != nil && a.kind != waits {
+		r := new(Request)
 		o.mu.Lock()
-		r := j.h.request(j)
+		j.h.request(r, &j.turn)
 		o.mu.Unlock()
 		o.opts.Observer.Retry(r, j.why, p.delay) // before anything can wake the operation
 	}

@@ -229,9 +229,24 @@ func (s *State) Info() Info {
 	if h == nil {
 		return Info{}
 	}
+	var log [2 * logEnd]Attempt
 	h.o.mu.Lock()
-	defer h.o.mu.Unlock()
-	return h.info()
+	i := h.Info
+	n := copy(log[:], i.Log)
+	h.o.mu.Unlock()
+	i.Log = append([]Attempt(nil), log[:n]...)
+	return i
+}
+
+// Again says how often the operation has been retried, the present time included, the reason for that, and after which
+// delay it is; zeros when nothing has failed. It takes no lock: it is for the goroutine that is told to dispatch the
+// operation, until it has done so.
+func (s *State) Again() (retries int, why Reason, delay time.Duration) {
+	h := s.h.Load()
+	if h == nil || len(h.Log) == 0 {
+		return 0, Unknown, 0
+	}
+	return h.Counted + h.Transparent, h.Reason, h.Log[len(h.Log)-1].Delay // what an end meanwhile does not write
 }
 
 // Kept is Info for a caller that keeps it: nil when nothing failed. Only the goroutine that ended the operation after

@@ -391,7 +391,7 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 	switch {
 	case errors.As(err, &re):
 		e.Retry = re.Info
-		e.Stage = c.stageAtEnd(err, inDoubt).String()
+		e.Stage = c.stageAtEnd(err, re.Parked, inDoubt).String()
 		if re.Stage != retry.StageDispatch || re.Parked {
 			e.routed(c)
 		}
@@ -418,13 +418,13 @@ func lastAnswer(err error) (e *Error) {
 }
 
 // stageAtEnd says what a call that did not end by its own answer was waiting for.
-func (c *Call) stageAtEnd(err error, inDoubt bool) Stage {
+func (c *Call) stageAtEnd(err error, parked, inDoubt bool) Stage {
 	switch {
 	case !errors.Is(err, retry.ErrTimeout) && !errors.Is(err, retry.ErrCanceled):
 		return StageNone
 	case inDoubt:
 		return StageReply
-	case c.State.Info().Parked:
+	case parked:
 		return StageBackoff
 	case c.stage() != StageNone:
 		return c.stage()

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/couchcore/couchcore/retry"
 )
@@ -49,8 +50,8 @@ type Watcher interface {
 	Unsent()
 	// Failed says that the attempt which was out, if one was, has failed. The call may go on. cause is not to be kept.
 	Failed(cause error)
-	// Retried says that the call is sent again, or is about to be; i tells why and after which delay.
-	Retried(i retry.Info)
+	// Retried says that the call is sent again, or is about to be: how often it has been, why, and after which delay.
+	Retried(retries int, why retry.Reason, delay time.Duration)
 	// Done gives the outcome, once, on a goroutine that is no connection's.
 	Done(err error)
 }
@@ -76,7 +77,7 @@ func (c *Call) AttemptFailed(cause error) {
 // Again says that the call is sent again. The dispatcher that does so calls it before.
 func (c *Call) Again() {
 	if c.observed {
-		c.Slow().watcher.Retried(c.State.Info())
+		c.Slow().watcher.Retried(c.State.Again())
 	}
 }
 

@@ -120,13 +120,19 @@ func (d *dispatcher) Redispatch(*call.Call)         {}
 func (d *dispatcher) Cancel(*call.Call, error) bool { return false }
 func (d *dispatcher) Complete(f func())             { f() }
 
+func failAll(calls []*call.Call, cause error) {
+	for _, c := range calls {
+		c.Fail(cause)
+	}
+}
+
 type ignores struct{}
 
 func (ignores) Answered(*conn.Conn, *call.Call, *memd.Packet) {}
 func (ignores) Unanswered(int, error)                         {}
 func (ignores) Lost(c *call.Call, _ uint32, cause error)      { c.Fail(cause) }
 func (ignores) Unsent(c *call.Call, _ bool, cause error)      { c.Fail(cause) }
-func (ignores) Expired(c *call.Call)                          { c.Fail(cberr.UnambiguousTimeout) }
+func (ignores) Expired(calls []*call.Call)                    { failAll(calls, cberr.UnambiguousTimeout) }
 func (ignores) Silent(*conn.Conn)                             {}
 func (ignores) Orphan(*conn.Conn, *memd.Packet, call.Late)    {}
 func (ignores) Room(*conn.Conn)                               {}

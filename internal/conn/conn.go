@@ -18,7 +18,7 @@ type Handler interface {
 	// Answered gets a call whose attempt was answered with something else than success; the attempt is claimed. p is
 	// valid during the call.
 	Answered(cn *Conn, c *call.Call, p *memd.Packet)
-	// Unanswered says that Lost or Expired gets n calls next, one by one. It comes before all of them, because what
+	// Unanswered says that Lost gets n calls next, one by one, or Expired all of them. It comes before, because what
 	// follows from the end of the first may happen before the last has ended. The cause is nil where deadlines have
 	// passed.
 	Unanswered(n int, cause error)
@@ -26,8 +26,8 @@ type Handler interface {
 	Lost(c *call.Call, epoch uint32, cause error)
 	// Unsent gets a call that provably never reached the server. cut says that part of its frame was written.
 	Unsent(c *call.Call, cut bool, cause error)
-	// Expired gets a call whose deadline has passed.
-	Expired(c *call.Call)
+	// Expired gets the calls whose deadlines have passed. The slice is its own.
+	Expired(calls []*call.Call)
 	// Silent says that calls have expired, and that nothing at all was read since one of them was sent. A NOOP and a
 	// request that is bound to its connection are no such calls, since their sender draws conclusions of its own.
 	// While a durable write is in flight, which may hold up what comes after it, nothing is said.

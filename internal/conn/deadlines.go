@@ -170,9 +170,7 @@ func (c *Conn) sweep() {
 func (c *Conn) expire(due []*call.Call) {
 	if len(due) > 0 {
 		c.h.Unanswered(len(due), nil)
-	}
-	for _, call := range due {
-		c.h.Expired(call)
+		c.h.Expired(due)
 	}
 }
 

@@ -241,7 +241,7 @@ type ending struct{ ignores }
 var errRefused = errors.New("refused")
 
 func (ending) Answered(_ *conn.Conn, c *call.Call, _ *memd.Packet) { c.Done(errRefused, false) }
-func (ending) Expired(c *call.Call)                                { c.Fail(context.DeadlineExceeded) }
+func (ending) Expired(calls []*call.Call)                          { failAll(calls, context.DeadlineExceeded) }
 
 // D50: the numbers of requests come around, and none is used again while the answer to its last request is still to
 // come, also when its call has ended meanwhile.

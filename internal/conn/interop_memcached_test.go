@@ -52,7 +52,7 @@ func (o *outcomes) Unsent(c *call.Call, _ bool, cause error) {
 	c.Fail(cause)
 }
 
-func (o *outcomes) Expired(c *call.Call)                       { c.Fail(context.DeadlineExceeded) }
+func (o *outcomes) Expired(calls []*call.Call)                 { failAll(calls, context.DeadlineExceeded) }
 func (o *outcomes) Silent(*conn.Conn)                          {}
 func (o *outcomes) Orphan(*conn.Conn, *memd.Packet, call.Late) { o.count(&o.orphans) }
 func (o *outcomes) Room(*conn.Conn)                            {}

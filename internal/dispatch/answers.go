@@ -182,9 +182,7 @@ func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
 }
 
 // Expired implements conn.Handler.
-func (p *pipeline) Expired(c *call.Call) {
-	p.r.expire(c)
-}
+func (p *pipeline) Expired(calls []*call.Call) { p.r.expireAll(calls) }
 
 // Push implements conn.Handler. A pushed map that is newer than ours is offered to the map goroutine; a pushed version
 // that is newer has the bucket's poll ask for the map.

@@ -10,15 +10,25 @@ import (
 
 // deadlines keeps the deadlines of calls that are in no connection's slot. One timer serves all of them. An entry
 // goes when its call ends: calls that are refused at once would otherwise fill the memory until their deadlines.
+//
+// One goroutine of the timer's ends the calls whose deadlines have passed, and then those whose deadlines have passed
+// meanwhile. A goroutine for each would be thousands that stand in line for the same locks when
+// many calls wait and the processor is short. Another one joins it when it takes long.
 type deadlines struct {
 	base   time.Time
-	expire func(*call.Call)
+	expire func([]*call.Call)
 
-	mu    sync.Mutex
-	heap  dueHeap
-	timer *time.Timer
-	ended bool
+	mu     sync.Mutex
+	heap   dueHeap
+	timer  *time.Timer
+	ending int           // goroutines that end calls
+	took   time.Duration // when one of them took calls last, since base
+	ended  bool
 }
+
+// endPatience, for each goroutine that ends calls, is how long they may take before others do not wait for them: an
+// observer, or a budget, of the program's is at it.
+const endPatience = 10 * time.Millisecond
 
 type dueHeap []*call.Call
 
@@ -45,7 +55,7 @@ func (h *dueHeap) Pop() any {
 	return c
 }
 
-func (d *deadlines) init(base time.Time, expire func(*call.Call)) {
+func (d *deadlines) init(base time.Time, expire func([]*call.Call)) {
 	d.base, d.expire = base, expire
 	d.timer = time.AfterFunc(time.Hour, d.fire)
 	d.timer.Stop()
@@ -75,27 +85,50 @@ func (d *deadlines) remove(c *call.Call) bool {
 	return true
 }
 
-// arm sets the timer for the earliest deadline. The lock is held; Reset does not block.
+// arm sets the timer for the earliest deadline, and not before the goroutine that ends calls has had its time. The lock
+// is held; Reset does not block.
 func (d *deadlines) arm() {
-	d.timer.Reset(max(time.Duration(d.heap[0].Deadline)-time.Since(d.base), 0))
+	at := time.Duration(d.heap[0].Deadline)
+	if d.ending > 0 {
+		at = max(at, d.patience())
+	}
+	d.timer.Reset(max(at-time.Since(d.base), 0))
 }
 
+// patience is when another goroutine may join those that end calls. The lock is held.
+func (d *deadlines) patience() time.Duration { return d.took + time.Duration(d.ending)*endPatience }
+
 func (d *deadlines) fire() {
-	var due []*call.Call
+	for due, more := d.due(true); more; due, more = d.due(false) {
+		d.expire(due)
+	}
+}
+
+// due takes the calls whose deadlines have passed, for a goroutine that has just been started, or has ended those that
+// it took before. Without more that goroutine is to return.
+func (d *deadlines) due(started bool) (due []*call.Call, more bool) {
 	d.mu.Lock()
-	now := int64(time.Since(d.base))
-	for len(d.heap) > 0 && (d.heap[0].Deadline <= now || d.heap[0].Ended()) {
-		due = append(due, heap.Pop(&d.heap).(*call.Call))
+	defer d.mu.Unlock()
+	now := time.Since(d.base)
+	if started {
+		if d.ending > 0 && now < d.patience() { // the timer was set before that one was
+			return nil, false
+		}
+		d.ending++
+	}
+	for len(d.heap) > 0 && (time.Duration(d.heap[0].Deadline) <= now || d.heap[0].Ended()) {
+		c := heap.Pop(&d.heap).(*call.Call) //nolint:forcetypeassert // only calls are pushed
+		if !c.Ended() {
+			due = append(due, c)
+		}
+	}
+	if d.took = now; len(due) == 0 {
+		d.ending--
 	}
 	if len(d.heap) > 0 && !d.ended {
 		d.arm()
 	}
-	d.mu.Unlock()
-	for _, c := range due {
-		if !c.Ended() {
-			d.expire(c)
-		}
-	}
+	return due, len(due) > 0
 }
 
 func (d *deadlines) stop() {

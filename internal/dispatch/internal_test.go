@@ -26,11 +26,13 @@ func TestDeadlinesAreExact(t *testing.T) {
 		var mu sync.Mutex
 		fired := map[int64]time.Duration{}
 		var d deadlines
-		d.init(base, func(c *call.Call) {
+		d.init(base, func(calls []*call.Call) {
 			mu.Lock()
-			fired[c.Deadline] = time.Since(base)
-			mu.Unlock()
-			c.State.Finish()
+			defer mu.Unlock()
+			for _, c := range calls {
+				fired[c.Deadline] = time.Since(base)
+				c.State.Finish()
+			}
 		})
 		for _, ms := range []int64{50, 10, 30, 10, 999, 1} {
 			c := call.NewCall()

@@ -186,12 +186,12 @@ func (w *watch) Failed(cause error) {
 }
 
 // Retried implements call.Watcher.
-func (w *watch) Retried(i retry.Info) {
+func (w *watch) Retried(retries int, why retry.Reason, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.retries = i.Retries()
-	if n := len(i.Log); n > 0 && len(w.again) < observe.MostRetryEvents {
-		w.again = append(w.again, again{time.Now(), i.Reason, i.Log[n-1].Delay})
+	w.retries = retries
+	if retries > 0 && len(w.again) < observe.MostRetryEvents {
+		w.again = append(w.again, again{time.Now(), why, delay})
 	}
 }
 

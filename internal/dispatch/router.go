@@ -131,7 +131,7 @@ func New(o Options) *Router {
 	r.sorted.New = func() any { return &byPipeline{} }
 	r.policies.Store(o.Policies)
 	r.view = surroundings{ids: collections.New(collections.Options{Lookup: r.lookup}), connected: r.nodes.connected}
-	r.due.init(o.Base, r.expire)
+	r.due.init(o.Base, r.expireAll)
 	r.work.log = o.Log
 	r.maps.init(r)
 	r.tasks.Go("the cluster maps", r.maps.run)
@@ -278,6 +278,15 @@ func (r *Router) Panicked(v any) { r.work.panicked(v) }
 
 // expire ends a call whose deadline has passed.
 func (r *Router) expire(c *call.Call) { r.o.Orchestrator.Expire(c) }
+
+// expireAll ends calls whose deadlines have passed.
+func (r *Router) expireAll(calls []*call.Call) {
+	ops := make([]retry.Op, len(calls))
+	for i, c := range calls {
+		ops[i] = c
+	}
+	r.o.Orchestrator.ExpireAll(ops)
+}
 
 // route finds the call's pipeline and hands the call to it. It never blocks.
 func (r *Router) route(c *call.Call) {
