@@ -20,7 +20,7 @@ func inline(s, inherited Strategy) (yes bool) {
 
 // ask calls the strategy and makes an error of its panic.
 func ask(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err error) {
-	defer contain(&err)
+	defer contain("a retry strategy", &err)
 	return s.RetryAfter(ctx, r, why), nil
 }
 
@@ -57,18 +57,24 @@ func apart(f func()) {
 	<-done
 }
 
-// take asks a budget; one that panics refuses.
+// take asks a budget; one that panics, or ends its goroutine, refuses.
 func take(b Budget, k Kind) (cost int32, ok bool, err error) {
-	defer contain(&err)
-	cost, ok = b.Take(k)
-	return cost, ok, nil
+	err = errBudgetGone // stays when the budget ends its goroutine
+	apart(func() {
+		defer contain("a retry budget", &err)
+		cost, ok = b.Take(k)
+		err = nil
+	})
+	return cost, ok && err == nil, err
 }
 
-// payBack settles with a budget; a panic of the budget fails the budget alone.
+// payBack settles with a budget; what becomes of that is the budget's alone.
 func payBack(b Budget, cost int32, succeeded bool) {
-	var err error
-	defer contain(&err)
-	b.Settle(cost, succeeded)
+	apart(func() {
+		var err error
+		defer contain("a retry budget", &err)
+		b.Settle(cost, succeeded)
+	})
 }
 
 // translated applies a strategy's own translation.
@@ -106,9 +112,9 @@ func usable(err error) (out error) {
 	return err
 }
 
-func contain(err *error) {
+func contain(what string, err *error) {
 	if v := recover(); v != nil {
-		*err = &PanicError{"a retry strategy", v, debug.Stack()}
+		*err = &PanicError{what, v, debug.Stack()}
 	}
 }
 

@@ -117,7 +117,10 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-var errStrategyGone = errors.New("the retry strategy ended its goroutine")
+var (
+	errStrategyGone = errors.New("the retry strategy ended its goroutine")
+	errBudgetGone   = errors.New("the retry budget ended its goroutine")
+)
 
 // Stage is how far an attempt had come when it failed.
 type Stage uint8

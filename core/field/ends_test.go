@@ -2,6 +2,7 @@ package field_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -89,4 +90,47 @@ func TestAnObserverThatBlocksDelaysNoLaterEnd(t *testing.T) {
 		_, err := all[0].Wait(t.Context())
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 	})
+}
+
+// leavingBudget ends the goroutine that settles with it, and that asks it if it is to.
+type leavingBudget struct{ asked bool }
+
+func (b leavingBudget) Take(retry.Kind) (int32, bool) {
+	if b.asked {
+		runtime.Goexit()
+	}
+	return 1, true
+}
+
+func (leavingBudget) Settle(int32, bool) { runtime.Goexit() }
+
+// A budget that ended its goroutine took the ends of other calls with it: those whose deadlines passed at the same time
+// never ended.
+func TestABudgetThatEndsItsGoroutineEndsNoOther_D265(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
+			b := openMock(t, m)
+			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.Status(memd.StatusTmpFail))
+			strategy := &oddStrategy{func() bool { return true }, func() retry.Action {
+				return retry.After(300 * time.Millisecond).Charged(leavingBudget{asked})
+			}}
+			var all []kv.Future[kv.GetResult]
+			for range 20 {
+				all = append(all, kv.Start(context.Background(), b, kv.Get{Key: []byte("k"), Common: kv.Common{
+					Timeout: time.Second, Retry: strategy,
+				}}))
+			}
+			began := time.Now()
+			for _, p := range all {
+				_, err := p.Wait(within(t, 10*time.Second))
+				if asked {
+					require.ErrorIs(t, err, retry.ErrThrottled)
+				} else {
+					require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+				}
+			}
+			require.LessOrEqual(t, time.Since(began), time.Second)
+		})
+	}
 }
