@@ -43,16 +43,19 @@ func (o *Orchestrator) lost(op Op, epoch uint32, cause error, hint Hint) {
 // attempt met. It says whether this call ended it.
 func (o *Orchestrator) Expire(op Op) bool { return o.end(op, ErrTimeout, nil) }
 
-// ExpireAll is Expire for many operations, in order. It is for those that end at the same time: they share their turns
-// in the lock.
+// ExpireAll is Expire for many operations, in order. It is for those that end at the same time: they share turns in the
+// lock.
 func (o *Orchestrator) ExpireAll(ops []Op) {
-	var all []conclusion
-	for _, op := range ops {
-		if c, won := o.finish(op, ErrTimeout, nil); won {
-			all = append(all, c)
+	var some []conclusion
+	for part := range slices.Chunk(ops, turnful) {
+		some = some[:0]
+		for _, op := range part {
+			if c, won := o.finish(op, ErrTimeout, nil); won {
+				some = append(some, c)
+			}
 		}
+		o.completeAll(some)
 	}
-	o.completeAll(all)
 }
 
 // Cancel ends an operation now, in whatever phase it is, with ErrCanceled around cause. It says whether this call ended
@@ -180,22 +183,21 @@ func (o *Orchestrator) complete(c *conclusion) {
 	o.deliver(c)
 }
 
-// turnful is how many operations end in one turn in the mutex.
+// turnful is how many operations end in one turn in the mutex, at most. They are claimed together, so while the program's
+// code is told of one of them, nothing else can end those behind it: that is no more than these.
 const turnful = 64
 
-// completeAll is complete for many operations.
-func (o *Orchestrator) completeAll(all []conclusion) {
-	for some := range slices.Chunk(all, turnful) {
-		now := time.Now()
-		o.mu.Lock()
-		for i := range some {
-			some[i].at = now
-			o.conclude(&some[i])
-		}
-		o.mu.Unlock()
-		for i := range some {
-			o.deliver(&some[i])
-		}
+// completeAll is complete for so many operations.
+func (o *Orchestrator) completeAll(some []conclusion) {
+	now := time.Now()
+	o.mu.Lock()
+	for i := range some {
+		some[i].at = now
+		o.conclude(&some[i])
+	}
+	o.mu.Unlock()
+	for i := range some {
+		o.deliver(&some[i])
 	}
 }
 

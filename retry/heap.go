@@ -2,6 +2,7 @@ package retry
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -179,12 +180,7 @@ func (o *Orchestrator) fire() {
 	}
 	o.arm()
 	o.mu.Unlock()
-	for _, d := range b.due {
-		if d.over() && d.h.ends(d.word) {
-			b.over = append(b.over, conclusion{h: d.h, ending: ending{from: d.word, kind: ErrTimeout}})
-		}
-	}
-	o.completeAll(b.over)
+	o.timeOut(b)
 	for _, d := range b.due {
 		if d.over() {
 			continue
@@ -198,9 +194,22 @@ func (o *Orchestrator) fire() {
 	}
 	o.dispatch(b)
 	clear(b.due)
-	clear(b.over)
-	b.due, b.over = b.due[:0], b.over[:0]
+	b.due = b.due[:0]
 	o.batches.Put(b)
+}
+
+// timeOut ends the operations of which the deadline has passed.
+func (o *Orchestrator) timeOut(b *batch) {
+	for part := range slices.Chunk(b.due, turnful) {
+		for _, d := range part {
+			if d.over() && d.h.ends(d.word) {
+				b.over = append(b.over, conclusion{h: d.h, ending: ending{from: d.word, kind: ErrTimeout}})
+			}
+		}
+		o.completeAll(b.over)
+		clear(b.over)
+		b.over = b.over[:0]
+	}
 }
 
 // batch gives an empty batch, for o.batches to have again.

@@ -89,7 +89,7 @@ type charge struct {
 
 const logEnd = 4 // attempts kept at either end of the log
 
-// add appends to the log, which keeps its first and last four entries, and has room for one.
+// add appends to the log, which keeps its first and last four entries. The caller has seen to room for one.
 func (h *history) add(a Attempt) {
 	if len(h.Log) < 2*logEnd {
 		h.Log = append(h.Log, a)

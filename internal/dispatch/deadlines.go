@@ -12,8 +12,8 @@ import (
 // goes when its call ends: calls that are refused at once would otherwise fill the memory until their deadlines.
 //
 // One goroutine of the timer's ends the calls whose deadlines have passed, and then those whose deadlines have passed
-// meanwhile. A goroutine for each would be thousands that stand in line for the same locks when
-// many calls wait and the processor is short. Another one joins it when it takes long.
+// meanwhile. A goroutine for each would be thousands that stand in line for the same locks when many calls wait and the
+// processor is short. Another one joins it when it takes long.
 type deadlines struct {
 	base   time.Time
 	expire func([]*call.Call)
@@ -26,8 +26,8 @@ type deadlines struct {
 	ended  bool
 }
 
-// endPatience, for each goroutine that ends calls, is how long they may take before others do not wait for them: an
-// observer, or a budget, of the program's is at it.
+// endPatience is how long the goroutines that end calls may take before others do not wait for them: an observer, or a
+// budget, of the program's is at it.
 const endPatience = 10 * time.Millisecond
 
 type dueHeap []*call.Call
@@ -96,7 +96,7 @@ func (d *deadlines) arm() {
 }
 
 // patience is when another goroutine may join those that end calls. The lock is held.
-func (d *deadlines) patience() time.Duration { return d.took + time.Duration(d.ending)*endPatience }
+func (d *deadlines) patience() time.Duration { return d.took + endPatience }
 
 func (d *deadlines) fire() {
 	for due, more := d.due(true); more; due, more = d.due(false) {
@@ -122,8 +122,10 @@ func (d *deadlines) due(started bool) (due []*call.Call, more bool) {
 			due = append(due, c)
 		}
 	}
-	if d.took = now; len(due) == 0 {
+	if len(due) == 0 {
 		d.ending--
+	} else {
+		d.took = now
 	}
 	if len(d.heap) > 0 && !d.ended {
 		d.arm()
