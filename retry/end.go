@@ -183,8 +183,8 @@ func (o *Orchestrator) complete(c *conclusion) {
 	o.deliver(c)
 }
 
-// turnful is how many operations end in one turn in the mutex, at most. They are claimed together, so while the program's
-// code is told of one of them, nothing else can end those behind it: that is no more than these.
+// turnful is how many operations end in one turn in the mutex, at most. They are claimed together, so while the
+// program's code is told of one of them, nothing else can end those behind it: that is no more than these.
 const turnful = 64
 
 // completeAll is complete for so many operations.
