@@ -35,7 +35,7 @@ func (o *Orchestrator) lost(op Op, epoch uint32, cause error, hint Hint) {
 		op: op, s: s, word: withPhase(w, isDone), stage: StageNetwork, why: SocketClosedWhileInFlight, cause: cause,
 	}
 	if o.record(j) {
-		o.complete(&conclusion{h: j.h, ending: ending{from: w, judged: true}})
+		o.complete(conclusion{h: j.h, ending: ending{from: w, judged: true}})
 	}
 }
 
@@ -54,7 +54,7 @@ func (o *Orchestrator) ExpireAll(ops []Op) {
 				some = append(some, c)
 			}
 		}
-		o.completeAll(some)
+		o.complete(some...)
 	}
 }
 
@@ -77,7 +77,7 @@ func (o *Orchestrator) CancelAll(match func(Op) bool, cause error) {
 func (o *Orchestrator) end(op Op, kind, why error) bool {
 	c, won := o.finish(op, kind, why)
 	if won {
-		o.complete(&c)
+		o.complete(c)
 	}
 	return won
 }
@@ -130,13 +130,13 @@ func (o *Orchestrator) withdraw(op Op, kind, why error) {
 		h.Counted, h.retrying = h.Counted-1, false
 	}
 	o.mu.Unlock()
-	o.complete(&conclusion{h: h, ending: ending{from: w, kind: kind, why: why, judged: true}})
+	o.complete(conclusion{h: h, ending: ending{from: w, kind: kind, why: why, judged: true}})
 }
 
 // endAs ends the operation for the claim that w stands for, if it is still valid.
 func (o *Orchestrator) endAs(h *history, w uint32, kind, why error) {
 	if h.ends(w) {
-		o.complete(&conclusion{h: h, ending: ending{from: w, kind: kind, why: why}})
+		o.complete(conclusion{h: h, ending: ending{from: w, kind: kind, why: why}})
 	}
 }
 
@@ -149,7 +149,7 @@ func (o *Orchestrator) fail(j *judgement, kind, why error) {
 	if !j.s.finishAs(j.word) { // guard: fail swap
 		return
 	}
-	o.complete(&conclusion{h: j.h, ending: ending{from: j.word, kind: kind, why: why, cause: j.cause}})
+	o.complete(conclusion{h: j.h, ending: ending{from: j.word, kind: kind, why: why, cause: j.cause}})
 }
 
 // ending is how an operation came to its end.
@@ -174,21 +174,12 @@ type conclusion struct {
 	at      time.Time
 }
 
-// complete ends an operation.
-func (o *Orchestrator) complete(c *conclusion) {
-	c.at = time.Now()
-	o.mu.Lock()
-	o.conclude(c)
-	o.mu.Unlock()
-	o.deliver(c)
-}
-
 // turnful is how many operations end in one turn in the mutex, at most. They are claimed together, so while the
 // program's code is told of one of them, nothing else can end those behind it: that is no more than these.
 const turnful = 64
 
-// completeAll is complete for so many operations.
-func (o *Orchestrator) completeAll(some []conclusion) {
+// complete ends operations, turnful at most.
+func (o *Orchestrator) complete(some ...conclusion) {
 	now := time.Now()
 	o.mu.Lock()
 	for i := range some {

@@ -206,7 +206,7 @@ func (o *Orchestrator) timeOut(b *batch) {
 				b.over = append(b.over, conclusion{h: d.h, ending: ending{from: d.word, kind: ErrTimeout}})
 			}
 		}
-		o.completeAll(b.over)
+		o.complete(b.over...)
 		clear(b.over)
 		b.over = b.over[:0]
 	}

@@ -236,6 +236,29 @@ func TestManyOperationsExpireTogether_D264(t *testing.T) {
 	})
 }
 
+// Operations that expire together are claimed a turn at a time: while the program is held up by one of them, those of
+// later turns can still be cancelled.
+func TestWhatExpiresTogetherIsClaimedATurnAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		orc := retry.New(retry.Options{})
+		release := make(chan struct{})
+		var ops []retry.Op
+		for range 100 {
+			ops = append(ops, newOp(true, time.Second))
+		}
+		ops[0].(*op).finished = func() { <-release }
+		go orc.ExpireAll(ops)
+		synctest.Wait()
+		canceled := orc.Cancel(ops[99], nil)
+		close(release)
+		synctest.Wait()
+		require.True(t, canceled)
+		for _, x := range ops {
+			require.Equal(t, 1, x.(*op).ended())
+		}
+	})
+}
+
 // TestMovedIsReroutedAtOnceOnce proves D2 and GA6-43.
 func TestMovedIsReroutedAtOnceOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {

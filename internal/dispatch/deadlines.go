@@ -99,20 +99,20 @@ func (d *deadlines) arm() {
 func (d *deadlines) patience() time.Duration { return d.took + endPatience }
 
 func (d *deadlines) fire() {
-	for due, more := d.due(true); more; due, more = d.due(false) {
+	for due := d.due(true); len(due) > 0; due = d.due(false) {
 		d.expire(due)
 	}
 }
 
 // due takes the calls whose deadlines have passed, for a goroutine that has just been started, or has ended those that
-// it took before. Without more that goroutine is to return.
-func (d *deadlines) due(started bool) (due []*call.Call, more bool) {
+// it took before. Without any that goroutine is to return.
+func (d *deadlines) due(started bool) (due []*call.Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Since(d.base)
 	if started {
 		if d.ending > 0 && now < d.patience() { // the timer was set before that one was
-			return nil, false
+			return nil
 		}
 		d.ending++
 	}
@@ -130,7 +130,7 @@ func (d *deadlines) due(started bool) (due []*call.Call, more bool) {
 	if len(d.heap) > 0 && !d.ended {
 		d.arm()
 	}
-	return due, len(due) > 0
+	return due
 }
 
 func (d *deadlines) stop() {
