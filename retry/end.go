@@ -124,12 +124,12 @@ func (o *Orchestrator) withdraw(op Op, kind, why error) {
 		return
 	}
 	h := s.h.Load()
-	o.mu.Lock()
+	h.mu.Lock()
 	if h.retrying {
-		o.counters(h).uncount(h.Retries(), h.Reason)
+		h.counters().uncount(h.Retries(), h.Reason)
 		h.Counted, h.retrying = h.Counted-1, false
 	}
-	o.mu.Unlock()
+	h.mu.Unlock()
 	o.complete(conclusion{h: h, ending: ending{from: w, kind: kind, why: why, judged: true}})
 }
 
@@ -149,7 +149,7 @@ func (o *Orchestrator) fail(j *judgement, kind, why error) {
 	if !j.s.finishAs(j.word) { // guard: fail swap
 		return
 	}
-	o.complete(conclusion{h: j.h, ending: ending{from: j.word, kind: kind, why: why, cause: j.cause}})
+	o.complete(conclusion{h: j.h, free: !j.begun, ending: ending{from: j.word, kind: kind, why: why, cause: j.cause}})
 }
 
 // ending is how an operation came to its end.
@@ -164,8 +164,9 @@ type ending struct {
 // conclusion is an operation that has been moved to the phase done, for the goroutine that has moved it.
 type conclusion struct {
 	ending
-	h   *history
-	req *described // what the history says of the latest attempt is not true any more; nil: it is
+	h    *history
+	req  *described // what the history says of the latest attempt is not true any more; nil: it is
+	free bool       // the operation is not in the heap, whatever phase it was in
 	// what is left to be done when the mutex is released
 	cancel  context.CancelFunc // of the context of its strategy; nil: none runs
 	charges []charge
@@ -181,33 +182,50 @@ const turnful = 64
 // complete ends operations, turnful at most.
 func (o *Orchestrator) complete(some ...conclusion) {
 	now := time.Now()
-	o.mu.Lock()
+	o.release(some, now.Sub(o.base))
 	for i := range some {
 		some[i].at = now
-		o.conclude(&some[i])
+		some[i].conclude()
 	}
-	o.mu.Unlock()
 	for i := range some {
 		o.deliver(&some[i])
 	}
 }
 
-// conclude takes an operation that has ended out of the heap. That is one turn in the mutex, and short: an operation
-// that needed several would wait in line for each, and where thousands end at once, and the processor is taken away
-// from the one that has the mutex, the lines are what they wait for longest. After it no one writes to the history but
-// the goroutine that has ended the operation. Under the mutex.
-func (o *Orchestrator) conclude(c *conclusion) {
-	if h := c.h.s.h.Load(); h != nil { // a claimant that was just publishing it has done so
-		c.h = h
+// release takes operations that have ended out of the heap. That is one turn in the orchestrator's mutex, and short,
+// and none for an operation that does not wait: where thousands end at once, and the processor is taken away from the
+// one that has the mutex, the line for it is what they wait for longest.
+func (o *Orchestrator) release(some []conclusion, now time.Duration) {
+	if !slices.ContainsFunc(some, conclusion.mayBeQueued) {
+		return
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range some {
+		h := some[i].h
+		o.unlink(h, now) // guard: unlink at the end
+		some[i].cancel, h.cancel = h.cancel, nil
+	}
+	o.arm()
+}
+
+// mayBeQueued reports whether the operation may be in the heap.
+func (c conclusion) mayBeQueued() bool { return !c.free && queued(c.from) }
+
+// conclude enters the end of an operation into its history. After it nothing writes to that but the goroutine that has
+// ended the operation.
+func (c *conclusion) conclude() {
 	h, w := c.h, c.from
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if c.req != nil {
 		h.req = *c.req
 	}
-	c.cancel, c.charges = h.cancel, h.charges
+	c.charges = h.charges
 	c.out = !c.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
-	o.unlink(h, c.at.Sub(o.base)) // guard: unlink at the end
-	o.arm()
+	if phaseOf(w) == inParked {
+		h.waitOver(h.parking)
+	}
 	c.inDoubt = h.s.ambiguous(w) || h.inDoubt
 	h.Elapsed = c.at.Sub(h.started)
 	if c.out {
@@ -220,10 +238,8 @@ func (o *Orchestrator) conclude(c *conclusion) {
 	if c.cause != nil {
 		h.cause = c.cause
 	}
-	if len(h.Log) > 0 || c.inDoubt {
-		o.countEnd(h, len(h.Log) > 0, c.inDoubt)
-	}
-	h.cancel, h.charges, h.retrying = nil, nil, false
+	h.countEnd(c.inDoubt)
+	h.charges, h.retrying = nil, false
 }
 
 // deliver makes the error of an operation that has ended. It ends the context of its strategy, settles its budgets,
@@ -243,9 +259,7 @@ func (o *Orchestrator) deliver(c *conclusion) {
 		payBack(paid.budget, paid.cost, false)
 	}
 	if errors.Is(e, ErrThrottled) {
-		o.mu.Lock()
-		o.counters(h).Throttled++
-		o.mu.Unlock()
+		h.counters().throttled.Add(1)
 	}
 	if ob := o.opts.Observer; ob != nil && len(h.Log) > 0 {
 		reason := h.Reason
@@ -259,29 +273,40 @@ func (o *Orchestrator) deliver(c *conclusion) {
 }
 
 // countEnd counts an operation that has failed; under the mutex.
-func (o *Orchestrator) countEnd(h *history, hadFailed, inDoubt bool) {
-	c := o.counters(h)
+func (h *history) countEnd(inDoubt bool) {
+	hadFailed := len(h.Log) > 0
+	if !hadFailed && !inDoubt {
+		return
+	}
+	c := h.counters()
 	if hadFailed {
-		c.GaveUp++
+		c.gaveUp.Add(1)
 	}
 	if inDoubt {
-		c.InDoubt++
+		c.inDoubt.Add(1)
 	}
 	if h.retrying && h.counting {
-		c.Failed++
+		c.failed.Add(1)
 	}
 }
 
-// forget lets go of an operation that another goroutine has ended.
-func (o *Orchestrator) forget(h *history) {
+// forget lets go of an operation that another goroutine has ended, in the phase of w.
+func (o *Orchestrator) forget(h *history, w uint32) {
 	now := time.Now()
-	o.mu.Lock()
-	o.unlink(h, now.Sub(o.base)) // guard: unlink what others ended
-	o.arm()
-	cancel := h.cancel
-	h.cancel = nil
+	var cancel context.CancelFunc
+	if queued(w) {
+		o.mu.Lock()
+		o.unlink(h, now.Sub(o.base)) // guard: unlink what others ended
+		o.arm()
+		cancel, h.cancel = h.cancel, nil
+		o.mu.Unlock()
+	}
+	h.mu.Lock()
+	if phaseOf(w) == inParked {
+		h.waitOver(h.parking)
+	}
 	h.Elapsed = now.Sub(h.started)
-	o.mu.Unlock()
+	h.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}
@@ -296,12 +321,12 @@ func (o *Orchestrator) settle(h *history, err error, now bool) {
 	}
 	var report AttemptInfo
 	at := time.Now()
-	o.mu.Lock()
+	h.mu.Lock()
 	if now {
 		h.Elapsed = at.Sub(h.started)
 	}
 	if h.retrying && h.counting && err != nil {
-		o.counters(h).Failed++
+		h.counters().failed.Add(1)
 	}
 	retried := h.retrying
 	charges := h.charges
@@ -310,7 +335,7 @@ func (o *Orchestrator) settle(h *history, err error, now bool) {
 		h.req = desc.described
 		report = h.attempt(Unknown, StageResponse, err, at)
 	}
-	o.mu.Unlock()
+	h.mu.Unlock()
 	for _, c := range charges {
 		payBack(c.budget, c.cost, true) // an answer that is no retryable failure is a success of the server's
 	}
@@ -338,46 +363,51 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 		}
 	}
 	o.mu.Unlock()
+	if match != nil {
+		list = slices.DeleteFunc(list, func(z woken) bool { return !match(z.op) })
+	}
 	slices.SortFunc(list, woken.compare) // the heap's own order is chance, and the first may take the last free place
 	b := o.batch()
-	for _, z := range list {
-		if match != nil && !match(z.op) {
-			continue
-		}
-		now := time.Since(o.base)
-		o.mu.Lock()
-		if z.history.number != z.number { // guard: parking
-			o.mu.Unlock()
-			continue
-		}
-		p, ok := o.unlink(z.history, now)
-		waits := ok && o.postpone(z.history, p, now)
-		o.arm()
-		o.mu.Unlock()
-		if !ok || waits { // guard: still parked
-			continue
-		}
-		p.capped = p.capped && now >= p.at // past the deadline nothing is sent
-		if p.budget != nil {               // user code, which the others do not wait for
-			o.dispatch(b)
-		}
-		if o.resume(due{z.history, p}) {
-			b.ops = append(b.ops, z.op)
-		}
+	for len(list) > 0 {
+		list = o.rouse(list, b)
+		o.resumeAll(b)
 	}
 	o.dispatch(b)
 	o.batches.Put(b)
 }
 
-// postpone parks an operation again that was woken before its floor: until the floor, or until its own time if that is
-// earlier. It is false when the floor is over. Under the mutex.
-func (o *Orchestrator) postpone(h *history, p parking, now time.Duration) bool {
-	at := h.floor(p.since)
-	if now < at { // guard: floor of a wake
-		if p.at > at {
-			p.at, p.capped = at, false
+// rouse ends the parkings of a list, in one turn in the mutex, and adds the operations to b.due. It gives those that it
+// has left for another turn: what is behind one with a budget, which is the program's code, waits in the heap for that.
+func (o *Orchestrator) rouse(list []woken, b *batch) (left []woken) {
+	now := time.Since(o.base)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.arm()
+	for i, z := range list {
+		if z.history.number != z.number { // guard: parking
+			continue
 		}
-		p.since, p.delay, p.eager = now, max(p.at-now, 0), false
+		p, ok := o.unlink(z.history, now)
+		if !ok || o.postpone(z.history, p, now) { // guard: still parked
+			continue
+		}
+		p.capped = p.capped && now >= p.at // past the deadline nothing is sent
+		b.due = append(b.due, due{z.history, p})
+		if p.budget != nil || len(b.due) == turnful {
+			return list[i+1:]
+		}
+	}
+	return nil
+}
+
+// postpone parks an operation again that was woken before its floor: until the floor, or until its own time if that is
+// earlier. It is false when the floor is over. Under the orchestrator's mutex.
+func (o *Orchestrator) postpone(h *history, p parking, now time.Duration) bool {
+	if now < p.earliest { // guard: floor of a wake
+		if p.at > p.earliest {
+			p.at, p.capped = p.earliest, false
+		}
+		p.eager = false
 		o.link(h, p)
 		return true
 	}
@@ -388,11 +418,12 @@ func (o *Orchestrator) postpone(h *history, p parking, now time.Duration) bool {
 // ones fail so. It does not wait for a strategy that ignores its context. A second Close does nothing.
 func (o *Orchestrator) Close(cause error) {
 	o.mu.Lock()
-	if o.closed {
+	if o.closed.Load() {
 		o.mu.Unlock()
 		return
 	}
-	o.closed, o.closeCause = true, cause
+	o.closeCause = cause
+	o.closed.Store(true)
 	now := time.Since(o.base)
 	var batch []due
 	for len(o.heap) > 0 {

@@ -96,7 +96,7 @@ func (q sleepers) put(i int, x sleeper) {
 	x.index = i
 }
 
-// link puts h's parking into the heap; under the mutex. The caller arms the timer.
+// link puts h's parking into the heap; under the orchestrator's mutex. The caller arms the timer.
 func (o *Orchestrator) link(h *history, p parking) {
 	o.numbers++
 	p.number = o.numbers
@@ -114,26 +114,24 @@ func (o *Orchestrator) link(h *history, p parking) {
 	o.heap.push(sleeper{p.at, turn, h})
 }
 
-// unlink takes h out of the heap and gives the parking that it ended; ok is false when h was in none. Under the mutex.
-// The caller arms the timer.
+// unlink takes h out of the heap and gives the parking that it ended; ok is false when h was in none. Under the
+// orchestrator's mutex. The caller arms the timer.
 func (o *Orchestrator) unlink(h *history, now time.Duration) (p parking, ok bool) {
 	if h.index < 0 { // guard: unlinked
 		return parking{}, false
 	}
 	o.heap.remove(h.index)
+	if !h.judging {
+		o.parked--
+		o.bytes -= h.size
+		h.lasted = max(min(h.at, now)-h.since, 0)
+	}
 	p = h.parking
 	h.budget = nil
-	if !p.judging {
-		o.parked--
-		o.bytes -= p.size
-		waited := min(p.delay, max(now-p.since, 0))
-		h.waited(waited, p.transparent)
-		o.counters(h).Delay += waited
-	}
 	return p, true
 }
 
-// arm sets the one timer to the earliest end, or stops it; under the mutex.
+// arm sets the one timer to the earliest end, or stops it; under the orchestrator's mutex.
 func (o *Orchestrator) arm() {
 	if len(o.heap) == 0 {
 		if o.timer != nil {
@@ -171,31 +169,29 @@ func (o *Orchestrator) fire() {
 	for len(o.heap) > 0 && o.heap[0].at <= now {
 		h := o.heap[0].history
 		p, _ := o.unlink(h, now)
-		switch {
-		case p.judging || p.capped || p.budget != nil:
-			b.due = append(b.due, due{h, p})
-		case o.again(h, p): // no code of the user's comes first, so it needs no second turn in the lock
-			b.ops = append(b.ops, h.op)
-		}
+		b.due = append(b.due, due{h, p})
 	}
 	o.arm()
 	o.mu.Unlock()
 	o.timeOut(b)
+	b.due = slices.DeleteFunc(b.due, due.over)
+	o.resumeAll(b)
+	o.dispatch(b)
+	o.batches.Put(b)
+}
+
+// resumeAll resumes what is due, in order, and empties b.due. What it does not dispatch is in b.ops.
+func (o *Orchestrator) resumeAll(b *batch) {
 	for _, d := range b.due {
-		if d.over() {
-			continue
-		}
-		if d.budget != nil { // user code, which due operations do not wait for
+		if d.budget != nil { // user code, which the operations before do not wait for
 			o.dispatch(b)
 		}
 		if o.resume(d) {
 			b.ops = append(b.ops, d.h.op)
 		}
 	}
-	o.dispatch(b)
 	clear(b.due)
 	b.due = b.due[:0]
-	o.batches.Put(b)
 }
 
 // timeOut ends the operations of which the deadline has passed.
@@ -262,51 +258,40 @@ func (o *Orchestrator) resume(d due) bool {
 		}
 		paid = cost
 	}
-	o.mu.Lock()
-	if o.closed { // guard: closed before the wake-up
-		why := o.closeCause
-		o.mu.Unlock()
-		if charged {
-			payBack(d.budget, paid, false)
-		}
-		o.endAs(h, d.word, ErrClosed, why)
-		return false
+	closed := o.closed.Load() // guard: closed before the wake-up
+	resumed := !closed && h.resume(d.parking, charged, paid)
+	if charged && !resumed {
+		payBack(d.budget, paid, false)
 	}
-	if !o.again(h, d.parking) {
-		o.mu.Unlock()
-		if charged {
-			payBack(d.budget, paid, false)
-		}
-		return false
+	if closed {
+		o.endAs(h, d.word, ErrClosed, o.closeCause)
 	}
-	if charged {
-		h.pay(d.budget, paid)
-	}
-	o.mu.Unlock()
-	return true
+	return resumed
 }
 
-// again moves an operation from the parking p to the local phase, in which it may be dispatched, and counts the retry.
-// It is false when the operation has ended. Under the mutex.
-func (o *Orchestrator) again(h *history, p parking) bool {
+// resume moves an operation from the parking p to the local phase, in which it may be dispatched, and counts the retry.
+// It is false when the operation has ended.
+func (h *history) resume(p parking, charged bool, paid int32) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if !h.s.ph.CompareAndSwap(p.word, withPhase(p.word, inLocal)) { // guard: timer's swap
 		return false
 	}
-	o.counted(h, p)
+	h.waitOver(p)
+	h.again(p.transparent, p.free, p.pushed)
+	h.retrying, h.counting = true, !p.transparent
+	h.counters().retried(h.Retries(), p.reason, p.transparent)
+	if charged {
+		h.pay(p.budget, paid)
+	}
 	return true
 }
 
-// counted counts the retry that is about to be dispatched; under the mutex.
-func (o *Orchestrator) counted(h *history, p parking) {
-	c := o.counters(h)
-	if p.transparent {
-		c.Transparent++
-		c.resends(p.reason).Transparent++
-	} else {
-		c.Retries++
-		c.resends(p.reason).Retries++
-	}
-	h.again(p.transparent, p.free, p.pushed)
-	h.retrying, h.counting = true, !p.transparent
-	c.count(h.Retries())
+// waitOver enters a parking that is over into the history; under the history's mutex, for the goroutine that has moved
+// the operation out of the phase parked.
+func (h *history) waitOver(p parking) {
+	h.decided(p.free, p.delay)
+	h.Log[len(h.Log)-1].Delay = p.delay
+	h.waited(p.lasted, p.transparent)
+	h.counters().delay.Add(int64(p.lasted))
 }

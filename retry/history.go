@@ -2,17 +2,19 @@ package retry
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
-// history is what an operation has once it failed: counters, log, the place in the heap. All fields but o, op and s,
-// which never change, are guarded by o.mu.
+// history is what an operation has once it failed: counters, log, the place in the heap. The fields o, op and s never
+// change.
 type history struct {
 	o  *Orchestrator
 	op Op
 	s  *State
 
-	req     described // the latest attempt
+	mu      sync.Mutex // guards what follows, to the orchestrator's part
+	req     described  // the latest attempt
 	started time.Time
 
 	deadline time.Time
@@ -24,15 +26,23 @@ type history struct {
 	cause    error
 	first    [1]Attempt // memory for the log: most operations fail once
 	charges  []charge
-	counts   *OperationStats // of the operation's kind, found when something is counted first
+	counts   *tally // of the operation's kind, found when something is counted first
+	kept     Kept
 
+	// The orchestrator's part is guarded by its mutex. Once the operation has ended and is in the heap no more, nothing
+	// writes to it.
 	cancel context.CancelFunc // ends the context of the strategy that runs
-
 	parking
 	index int    // in the heap, -1 outside
 	asked uint64 // the number of the parking in which its strategy is asked, until the next one
+}
 
-	kept Kept
+// counters finds the counters of the operation's kind; under the mutex.
+func (h *history) counters() *tally {
+	if h.counts == nil {
+		h.counts = h.o.stats.of(OperationKey{h.req.Service, h.req.Operation})
+	}
+	return h.counts
 }
 
 // Kept is what a caller keeps of an operation that has ended.
@@ -63,20 +73,22 @@ type description struct {
 // parking is one stay in the heap: the wait for a delay, or for the deadline while a strategy runs.
 type parking struct {
 	// number names the parking: two may have no Sent between them, so the word alone would not.
-	number  uint64
-	word    uint32        // the State's while the parking is valid
-	at      time.Duration // this and the next since the orchestrator's base
-	since   time.Duration
-	delay   time.Duration
-	size    int64
-	reason  Reason
-	kind    Kind
-	budget  Budget
-	judging bool // a strategy runs; at is the deadline
-	capped  bool // at is the deadline: nothing may be sent then
-	eager   bool // Wake may end it early
-	free    bool // counts as no step of the backoff
-	pushed  bool // the server named the delay: the backoff starts afresh
+	number   uint64
+	word     uint32        // the State's while the parking is valid
+	at       time.Duration // this and the next since the orchestrator's base
+	since    time.Duration
+	delay    time.Duration
+	lasted   time.Duration // how long it was, once it is over
+	earliest time.Duration // before which no event wakes the operation
+	size     int64
+	reason   Reason
+	kind     Kind
+	budget   Budget
+	judging  bool // a strategy runs; at is the deadline
+	capped   bool // at is the deadline: nothing may be sent then
+	eager    bool // Wake may end it early
+	free     bool // counts as no step of the backoff
+	pushed   bool // the server named the delay: the backoff starts afresh
 
 	transparent bool // the retry counts against no limit and no budget
 }

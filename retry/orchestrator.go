@@ -95,6 +95,10 @@ type Orchestrator struct {
 
 	standard atomic.Pointer[Strategy] // of operations without one of their own
 
+	stats tallies
+
+	// mu is what all operations take turns in, to be parked and to leave. What an operation has of its own is guarded by
+	// its history's mutex; no goroutine has both.
 	mu         sync.Mutex
 	heap       sleepers
 	parked     int   // entries of the heap that wait for a delay
@@ -103,12 +107,8 @@ type Orchestrator struct {
 	wakes      atomic.Uint64 // changed under the mutex
 	timer      *time.Timer
 	armed      time.Duration // what the timer is set to, since the base; never when it has fired or is stopped
-	closed     bool
+	closed     atomic.Bool   // changed under the mutex, after closeCause
 	closeCause error
-	stats      map[OperationKey]*OperationStats
-	// What was counted last is most often what is counted next.
-	recentKey OperationKey
-	recent    *OperationStats
 }
 
 // Format prints that it is an orchestrator, whatever the verb: calls may be using it meanwhile.
@@ -125,7 +125,8 @@ func New(opts Options) *Orchestrator {
 	if opts.MaxParked <= 0 {
 		opts.MaxParked = defaultMaxParked
 	}
-	o := &Orchestrator{opts: opts, base: time.Now(), armed: never, stats: make(map[OperationKey]*OperationStats)}
+	o := &Orchestrator{opts: opts, base: time.Now(), armed: never}
+	o.stats.kinds = make(map[OperationKey]*tally)
 	o.SetDefault(opts.Default)
 	return o
 }
@@ -138,12 +139,14 @@ type judgement struct {
 	word  uint32 // the State's as long as the judgement is valid
 	stage Stage
 	why   Reason
+	kind  Kind // of the failure, once it is recorded
 	cause error
 	hint  Hint
 	size  int64
 	r     *Request  // the strategy's, never read here once it was given away
 	turn            // what the history has made of the failure
 	now   time.Time // when the failure was entered into the history
+	begun bool      // the strategy runs, or ran, on a goroutine of its own
 
 	deadline time.Time
 }
@@ -159,14 +162,10 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 	}
 	j := judgement{op: op, s: s, word: w, stage: stageOf(w), why: why, cause: cause, hint: hint, size: int64(op.Size())}
 	may := o.allowed(&j)
-	always := why.AlwaysRetry() // guard: always
-	if may && always && o.opts.Observer == nil {
-		o.recordAndPark(&j)
-		return
-	}
 	if !o.record(&j) {
 		return
 	}
+	always := why.AlwaysRetry() // guard: always
 	switch {
 	case !may:
 		o.fail(&j, nil, nil)
@@ -198,19 +197,20 @@ func (o *Orchestrator) record(j *judgement) bool {
 	if asked {
 		m.r = new(Request)
 	}
-	o.mu.Lock()
-	if !o.enter(j, m) {
-		o.mu.Unlock()
+	h := j.publish(m)
+	h.mu.Lock()
+	if !j.enter(m) {
+		h.mu.Unlock()
 		return false
 	}
 	if asked {
-		j.r = j.h.request(m.r, &j.turn)
+		j.r = h.request(m.r, &j.turn)
 	}
 	var report AttemptInfo
 	if o.opts.Observer != nil {
-		report = j.h.attempt(j.why, j.h.Stage, j.cause, j.now)
+		report = h.attempt(j.why, h.Stage, j.cause, j.now)
 	}
-	o.mu.Unlock()
+	h.mu.Unlock()
 	if o.opts.Observer != nil {
 		o.opts.Observer.Attempt(report)
 	}
@@ -223,28 +223,7 @@ func noteFailure(j *judgement) {
 	}
 }
 
-// recordAndPark is record, and park, in one turn of the mutex: for a failure that no strategy decides and no observer
-// sees.
-func (o *Orchestrator) recordAndPark(j *judgement) {
-	noteFailure(j)
-	m := o.memory(j, false)
-	o.mu.Lock()
-	if !o.enter(j, m) {
-		o.mu.Unlock()
-		return
-	}
-	var why error
-	refusal := ErrTimeout
-	if p, ok := o.wait(j, j.controlled(), j.now); ok {
-		refusal, why = o.place(j, p)
-	}
-	o.mu.Unlock()
-	if refusal != nil {
-		o.fail(j, refusal, why)
-	}
-}
-
-// memory is what enter needs, and is made before the mutex is taken: who makes memory may have to wait for the
+// memory is what enter needs, and is made before a mutex is taken: who makes memory may have to wait for the
 // collector, and all who want the mutex would wait with it.
 type memory struct {
 	desc description
@@ -266,23 +245,27 @@ func (o *Orchestrator) memory(j *judgement, id bool) (m memory) {
 	return m
 }
 
-// enter is record under the mutex. It is false when the operation has ended.
-func (o *Orchestrator) enter(j *judgement, m memory) bool {
+// publish gives the operation's history, which is there from the first failure on. It comes before enter looks whether
+// the operation has ended: a goroutine that ends it afterwards finds the history.
+func (j *judgement) publish(m memory) *history {
+	if j.h = j.s.h.Load(); j.h == nil {
+		j.h = m.h
+		j.s.h.Store(m.h)
+	}
+	return j.h
+}
+
+// enter is record under the history's mutex. It is false when the operation has ended.
+func (j *judgement) enter(m memory) bool {
 	if j.s.ph.Load() != j.word { // guard: ended while described
 		return false
 	}
-	h := j.s.h.Load()
-	if h == nil {
-		h = m.h
-		j.s.h.Store(h)
-	} else {
-		h.req = m.desc.described
-	}
+	h := j.h
+	h.req = m.desc.described
 	if m.log != nil {
 		copy(m.log, h.Log)
 		h.Log = m.log
 	}
-	j.h = h
 	if j.deadline = j.s.Deadline; j.deadline.IsZero() {
 		j.deadline = m.desc.deadline
 	}
@@ -294,6 +277,7 @@ func (o *Orchestrator) enter(j *judgement, m memory) bool {
 	case j.hint.ownKind:
 		h.req.Kind = j.hint.kind
 	}
+	j.kind = h.req.Kind
 	j.turn = h.failed(j.why, &j.hint)
 	h.cause, h.Stage = j.cause, j.stage
 	if j.stage == StageDispatch {
@@ -302,7 +286,7 @@ func (o *Orchestrator) enter(j *judgement, m memory) bool {
 	h.inDoubt = j.hint.InDoubt && !j.s.Idempotent // guard: answer in doubt
 	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: j.now.Sub(h.started)})
 	if h.retrying && h.counting {
-		o.counters(h).Failed++
+		h.counters().failed.Add(1)
 	}
 	h.retrying = false
 	return true
@@ -357,6 +341,7 @@ func (o *Orchestrator) consult(j *judgement) {
 		return
 	}
 	own := *j
+	own.begun = true
 	go o.consultOn(of, ctx, cancel, st, &own)
 }
 
@@ -392,7 +377,7 @@ func (j *judgement) over(of context.Context) (kind, why error) {
 // end it whatever the strategy does.
 func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
 	o.mu.Lock()
-	if o.closed { // guard: closed before its strategy
+	if o.closed.Load() { // guard: closed before its strategy
 		why := o.closeCause
 		o.mu.Unlock()
 		o.fail(j, ErrClosed, why)

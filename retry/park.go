@@ -30,11 +30,6 @@ func floor(made int, pushed bool, d time.Duration) (least time.Duration) {
 	return least
 }
 
-// floor is when an operation that is parked at that moment may be sent again at the earliest, whatever wakes it.
-func (h *history) floor(since time.Duration) time.Duration {
-	return later(since, floor(h.Retries(), false, 0))
-}
-
 // park lets the operation wait, unless its deadline has passed or a bound is reached.
 func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 	p, ok := o.wait(j, a, now)
@@ -44,15 +39,12 @@ func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 	}
 	if o.opts.Observer != nil && a.kind != waits {
 		r := new(Request)
-		o.mu.Lock()
+		j.h.mu.Lock()
 		j.h.request(r, &j.turn)
-		o.mu.Unlock()
+		j.h.mu.Unlock()
 		o.opts.Observer.Retry(r, j.why, p.delay) // before anything can wake the operation
 	}
-	o.mu.Lock()
-	refusal, why := o.place(j, p)
-	o.mu.Unlock()
-	if refusal != nil {
+	if refusal, why := o.place(j, p); refusal != nil {
 		o.fail(j, refusal, why)
 	}
 }
@@ -73,23 +65,24 @@ func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, o
 	p = parking{
 		at: later(since, delay), since: since, delay: delay, size: j.size, reason: j.why, budget: a.budget,
 		capped: capped || final, free: j.free, transparent: j.transparent, word: withPhase(j.word, inParked),
+		kind: j.kind, earliest: later(since, floor(j.made, false, 0)),
 	}
 	p.pushed = j.pushed()
 	p.eager = j.why.Unseen() && !j.why.AlwaysRetry() && !p.pushed && !final
 	return p, true
 }
 
-// place puts a recorded operation into the heap, under the mutex, or says what it fails with and why. It does neither
-// when the operation has ended.
+// place puts a recorded operation into the heap, or says what it fails with and why. It does neither when the operation
+// has ended.
 func (o *Orchestrator) place(j *judgement, p parking) (refusal, why error) {
-	h := j.h
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if p.eager && j.hint.Wakes != 0 && j.hint.Wakes != o.Wakes() { // guard: missed wake
-		if at := h.floor(p.since); at < p.at { // the earliest moment, not before
-			p.at, p.capped = at, false
+		if p.earliest < p.at { // the earliest moment, not before
+			p.at, p.capped = p.earliest, false
 		}
 	}
-	p.kind = h.req.Kind
-	if o.closed { // guard: closed
+	if o.closed.Load() { // guard: closed
 		return ErrClosed, o.closeCause
 	}
 	if o.parked >= o.opts.MaxParked || o.opts.MaxBytes > 0 && o.bytes+j.size > o.opts.MaxBytes { // guard: bounds
@@ -99,9 +92,7 @@ func (o *Orchestrator) place(j *judgement, p parking) (refusal, why error) {
 	if !j.s.ph.CompareAndSwap(j.word, p.word) { // guard: park swap
 		return nil, nil
 	}
-	h.decided(j.free, p.delay)
-	h.Log[len(h.Log)-1].Delay = p.delay
-	o.link(h, p)
+	o.link(j.h, p)
 	o.arm()
 	return nil, nil
 }

@@ -19,8 +19,8 @@ type State struct {
 
 	Idempotent bool
 
-	// h is nil until the first failure. The claimant of the failed attempt publishes it; what it points to is guarded
-	// by the orchestrator's mutex, because Cancel and Close read it from other goroutines.
+	// h is nil until the first failure. The claimant of the failed attempt publishes it; what it points to has a mutex,
+	// because Cancel and Close read it from other goroutines.
 	h atomic.Pointer[history]
 
 	// What only failures need comes last: an owner may let it begin another cache line.
@@ -69,6 +69,9 @@ func deciding(w uint32) bool {
 
 // wire is the word of an attempt that is on the wire under the given number.
 func wire(epoch uint32) uint32 { return epoch<<3 | onWire }
+
+// queued reports whether an operation of that word may be in the orchestrator's heap: for a delay, or for its strategy.
+func queued(w uint32) bool { return phaseOf(w) == inParked || deciding(w) }
 
 // stageOf is the stage that the attempt had reached; only for words of the local, wire and deciding phases.
 func stageOf(w uint32) Stage {
@@ -163,7 +166,7 @@ func (s *State) Finish() (won, inDoubt bool) {
 		return false, false
 	}
 	if h := s.h.Load(); h != nil {
-		h.o.forget(h)
+		h.o.forget(h, w)
 	}
 	return true, s.ambiguous(w)
 }
@@ -230,10 +233,10 @@ func (s *State) Info() Info {
 		return Info{}
 	}
 	var log [2 * logEnd]Attempt
-	h.o.mu.Lock()
+	h.mu.Lock()
 	i := h.Info
 	n := copy(log[:], i.Log)
-	h.o.mu.Unlock()
+	h.mu.Unlock()
 	i.Log = append([]Attempt(nil), log[:n]...)
 	return i
 }

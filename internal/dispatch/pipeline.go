@@ -39,7 +39,7 @@ type pipeline struct {
 	track    *health.Track // of terminal conditions
 	progress atomic.Int64  // when the current attempt to connect did its last step, since the router's base
 
-	mu      sync.Mutex
+	mu      sync.RWMutex
 	waiting room // for the connection, and for room on it
 	failed  bool // the current attempts to connect have failed at least once
 	closed  bool
@@ -62,8 +62,8 @@ type pipeline struct {
 
 // state gives the last failure, and whether a first attempt is under way.
 func (p *pipeline) state() (err error, trying bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	return p.lastErr, p.conn.Load() == nil && !p.failed && !p.closed
 }
 

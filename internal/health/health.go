@@ -17,7 +17,7 @@ import (
 // tracks the topology, a bucket without access. Each of those connections has a Track, which notes what it meets. A
 // condition explains a call that cannot be dispatched; a working path never asks. Safe for concurrent use.
 type Record struct {
-	mu         sync.Mutex
+	mu         sync.RWMutex     // many calls ask at the same time
 	sick       []*Track         // those with a condition, the oldest first
 	working    map[string]int   // key-value connections that work, by bucket
 	total      int              // of all connections that work
@@ -199,8 +199,8 @@ func (h *Record) NewCredentials(generation uint64) {
 // was met on the call's own node, or when no key-value connection of its bucket works; the login and TLS of another
 // bucket's connection count when no connection of the cluster works.
 func (h *Record) Condition(bucket, node string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.mu.RLock()
+	defer h.mu.RUnlock()
 	_, err := h.named(bucket, func(t *Track) bool { return h.explains(t, bucket, node) })
 	return err
 }
@@ -225,8 +225,8 @@ func (h *Record) Refine(why retry.Reason, bucket, node string) (retry.Reason, er
 	if !why.Unseen() || why.AlwaysRetry() || why.Terminal() {
 		return why, nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.mu.RLock()
+	defer h.mu.RUnlock()
 	better, err := h.named(bucket, func(t *Track) bool { return h.explains(t, bucket, node) })
 	if err == nil {
 		return why, nil
@@ -237,9 +237,9 @@ func (h *Record) Refine(why retry.Reason, bucket, node string) (retry.Reason, er
 // Known adds to cause all conditions that may concern a call of the bucket, whether they explain it or not; see
 // Condition.
 func (h *Record) Known(bucket string, cause error) error {
-	h.mu.Lock()
+	h.mu.RLock()
 	_, known := h.named(bucket, func(*Track) bool { return true })
-	h.mu.Unlock()
+	h.mu.RUnlock()
 	switch {
 	case known == nil:
 		return cause

@@ -14,7 +14,7 @@ var edits = []edit{
 		"internal/observe/meters.go", "		_ = registered.Unregister()",
 		`		if broken != "Close leaves the meters registered" { _ = registered.Unregister() }`,
 	},
-	{"retry/heap.go", "		o.parked--", `		if broken != "an ended call still counts as parked" || !o.closed { o.parked-- }`},
+	{"retry/heap.go", "		o.parked--", `		if broken != "an ended call still counts as parked" || !o.closed.Load() { o.parked-- }`},
 	{
 		"internal/conn/serve.go", "	c.Stats.Orphans.Add(1)",
 		`	c.Stats.Orphans.Add(1); if broken == "an unknown opaque ends its connection" { c.Close(ErrOutOfStep) }`,
@@ -25,9 +25,8 @@ var edits = []edit{
 			`		if broken == "an unreadable value ends its connection" && p.Datatype&memd.DatatypeSnappy != 0 && len(p.Value) < 8 { c.Close(ErrOutOfStep) }` + "\n",
 	},
 	{
-		"retry/heap.go", "	c := o.counters(h)\n	if p.transparent {",
-		`	if h.req.Service != KV && broken == "a service's retry is not counted" { h.again(p.transparent, p.free, p.pushed); h.retrying, h.counting = true, !p.transparent; return }` +
-			"\n	c := o.counters(h)\n	if p.transparent {",
+		"retry/heap.go", "	h.counters().retried(h.Retries(), p.reason, p.transparent)",
+		`	if h.req.Service == KV || broken != "a service's retry is not counted" { h.counters().retried(h.Retries(), p.reason, p.transparent) }`,
 	},
 	{
 		"internal/dispatch/router.go", "	r.o.Orchestrator.Wake(func(op retry.Op) bool {",
@@ -54,12 +53,12 @@ var edits = []edit{
 		`case out.ErrorName == "" || broken == "every span ends well":`,
 	},
 	{
-		"retry/observer.go", "func (c *OperationStats) count(n int) { *c.bucket(n)++ }",
-		`func (c *OperationStats) count(n int) { *c.bucket(n)++; if broken == "a retry counts twice" { *c.bucket(n)++; c.Transparent++; c.resends(Unknown).Transparent++ } }`,
+		"retry/stats.go", "func (c *tally) count(n int) { c.bucket(n).Add(1) }",
+		`func (c *tally) count(n int) { c.bucket(n).Add(1); if broken == "a retry counts twice" { c.bucket(n).Add(1); c.transparent.Add(1); c.reasons[Unknown].transparent.Add(1) } }`,
 	},
 	{
 		"retry/heap.go", "	h.again(p.transparent, p.free, p.pushed)",
-		`	h.again(p.transparent, p.free, p.pushed); if broken == "a retry too many is told" && h.Counted == 1 && !p.transparent { h.Counted++; c.Retries++; c.resends(p.reason).Retries++; c.count(h.Retries()) }`,
+		`	h.again(p.transparent, p.free, p.pushed); if broken == "a retry too many is told" && h.Counted == 1 && !p.transparent { h.Counted++; h.counters().retried(h.Retries(), p.reason, false) }`,
 	},
 	{
 		"internal/dispatch/answers.go", "case j.Entry.InvalidatesConnection():",
