@@ -97,8 +97,8 @@ type Orchestrator struct {
 
 	stats tallies
 
-	// mu is what all operations take turns in, to be parked and to leave. What an operation has of its own is guarded by
-	// its history's mutex; no goroutine has both.
+	// mu is what all operations take turns in, to be parked and to leave. What an operation has of its own is guarded
+	// by its history's mutex; no goroutine has both.
 	mu         sync.Mutex
 	heap       sleepers
 	parked     int   // entries of the heap that wait for a delay

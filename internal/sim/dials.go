@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Bounds of P10 for dials.
 const (
@@ -36,8 +40,24 @@ func (w *world) brokenWithin(addr string, from, to time.Time) (n int) {
 	return n
 }
 
+// bucketlessSince is when the client has had a connection without a bucket for the first time; ok is false when it
+// never has. It makes them besides those with a bucket when services are asked while no connection with a bucket works.
+func (w *world) bucketlessSince() (at time.Time, ok bool) {
+	selected := map[uint64]bool{}
+	for _, f := range w.facts.frames {
+		switch {
+		case f.Opcode == memd.OpSelectBucket:
+			selected[f.Conn] = true
+		case f.Opcode == memd.OpGetClusterConfig && !selected[f.Conn]:
+			return f.At, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // checkDials judges how often the client has tried to connect.
 func (w *world) checkDials() {
+	since, both := w.bucketlessSince()
 	for addr, at := range w.facts.dials {
 		for i := range at {
 			end, n := at[i].Add(time.Second), 0
@@ -47,8 +67,11 @@ func (w *world) checkDials() {
 				}
 				n++
 			}
-			broken := w.brokenWithin(addr, at[i].Add(-time.Second), end)
-			if most := w.connections * (dialsFree + dialsBroken*broken); n > most {
+			broken, links := w.brokenWithin(addr, at[i].Add(-time.Second), end), w.connections
+			if both && since.Before(end) {
+				links++
+			}
+			if most := links * (dialsFree + dialsBroken*broken); n > most {
 				w.report.violateAt(end.Sub(w.began), "P10", "%s was dialled %d times in a second from %v on, with "+
 					"connections to its node broken %d times", addr, n, at[i].Sub(w.began), broken)
 				return
