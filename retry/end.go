@@ -223,9 +223,7 @@ func (c *conclusion) conclude() {
 	}
 	c.charges = h.charges
 	c.out = !c.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
-	if phaseOf(w) == inParked {
-		h.waitOver(h.parking)
-	}
+	h.left(w)
 	c.inDoubt = h.s.ambiguous(w) || h.inDoubt
 	h.Elapsed = c.at.Sub(h.started)
 	if c.out {
@@ -272,6 +270,17 @@ func (o *Orchestrator) deliver(c *conclusion) {
 	h.op.Done(e, c.inDoubt)
 }
 
+// left enters what the operation has waited when it ended in the phase of w; under the mutex. A delay that was decided
+// and not begun is no delay.
+func (h *history) left(w uint32) {
+	switch {
+	case phaseOf(w) == inParked:
+		h.waitOver(h.parking)
+	case h.planned:
+		h.Log[len(h.Log)-1].Delay, h.planned = 0, false
+	}
+}
+
 // countEnd counts an operation that has failed; under the mutex.
 func (h *history) countEnd(inDoubt bool) {
 	hadFailed := len(h.Log) > 0
@@ -302,9 +311,7 @@ func (o *Orchestrator) forget(h *history, w uint32) {
 		o.mu.Unlock()
 	}
 	h.mu.Lock()
-	if phaseOf(w) == inParked {
-		h.waitOver(h.parking)
-	}
+	h.left(w)
 	h.Elapsed = now.Sub(h.started)
 	h.mu.Unlock()
 	if cancel != nil {

@@ -173,6 +173,13 @@ func (o *Orchestrator) fire() {
 	}
 	o.arm()
 	o.mu.Unlock()
+	b.due = slices.DeleteFunc(b.due, func(d due) bool { // what no code of the program's comes before is not held up by any
+		free := !d.over() && d.budget == nil
+		if free && o.resume(d) {
+			b.ops = append(b.ops, d.h.op)
+		}
+		return free
+	})
 	o.timeOut(b)
 	b.due = slices.DeleteFunc(b.due, due.over)
 	o.resumeAll(b)
@@ -290,8 +297,8 @@ func (h *history) resume(p parking, charged bool, paid int32) bool {
 // waitOver enters a parking that is over into the history; under the history's mutex, for the goroutine that has moved
 // the operation out of the phase parked.
 func (h *history) waitOver(p parking) {
+	h.planned = false
 	h.decided(p.free, p.delay)
-	h.Log[len(h.Log)-1].Delay = p.delay
 	h.waited(p.lasted, p.transparent)
 	h.counters().delay.Add(int64(p.lasted))
 }

@@ -198,6 +198,9 @@ func (o *Orchestrator) record(j *judgement) bool {
 		m.r = new(Request)
 	}
 	h := j.publish(m)
+	if h == nil {
+		return false
+	}
 	h.mu.Lock()
 	if !j.enter(m) {
 		h.mu.Unlock()
@@ -245,9 +248,12 @@ func (o *Orchestrator) memory(j *judgement, id bool) (m memory) {
 	return m
 }
 
-// publish gives the operation's history, which is there from the first failure on. It comes before enter looks whether
-// the operation has ended: a goroutine that ends it afterwards finds the history.
+// publish gives the operation's history, which is there from the first failure on; nil when the operation has ended. It
+// comes before enter looks whether it has: a goroutine that ends it afterwards finds the history.
 func (j *judgement) publish(m memory) *history {
+	if j.s.ph.Load() != j.word {
+		return nil
+	}
 	if j.h = j.s.h.Load(); j.h == nil {
 		j.h = m.h
 		j.s.h.Store(m.h)

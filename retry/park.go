@@ -37,16 +37,36 @@ func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 		o.fail(j, ErrTimeout, nil)
 		return
 	}
+	var r *Request
 	if o.opts.Observer != nil && a.kind != waits {
-		r := new(Request)
-		j.h.mu.Lock()
-		j.h.request(r, &j.turn)
-		j.h.mu.Unlock()
+		r = new(Request)
+	}
+	if !j.plan(p.delay, r) {
+		return
+	}
+	if r != nil {
 		o.opts.Observer.Retry(r, j.why, p.delay) // before anything can wake the operation
 	}
 	if refusal, why := o.place(j, p); refusal != nil {
 		o.fail(j, refusal, why)
 	}
+}
+
+// plan enters the delay that has been decided into the history, where it stays if the operation waits, and fills r for
+// the observer, unless r is nil. It is false when the operation has ended.
+func (j *judgement) plan(delay time.Duration, r *Request) bool {
+	h := j.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if j.s.ph.Load() != j.word {
+		return false
+	}
+	if r != nil {
+		h.request(r, &j.turn)
+	}
+	h.planned = true
+	h.Log[len(h.Log)-1].Delay = delay
+	return true
 }
 
 // wait is how long the operation waits. It is false when its deadline has passed.

@@ -89,19 +89,28 @@ type tally struct {
 // of finds the counters of a kind.
 func (t *tallies) of(key OperationKey) *tally {
 	t.mu.RLock()
-	c := t.kinds[key]
+	c := t.known(key)
 	t.mu.RUnlock()
 	if c != nil {
 		return c
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kinds[key] == nil && len(t.kinds) >= maxKeys {
-		key = otherKey
-	}
-	if c = t.kinds[key]; c == nil {
+	if c = t.known(key); c == nil {
+		if len(t.kinds) >= maxKeys {
+			key = otherKey
+		}
 		c = new(tally)
 		t.kinds[key] = c
+	}
+	return c
+}
+
+// known gives the counters that are there for a kind. Kinds for which there was no place any more share theirs.
+func (t *tallies) known(key OperationKey) *tally {
+	c := t.kinds[key]
+	if c == nil && len(t.kinds) >= maxKeys {
+		c = t.kinds[otherKey]
 	}
 	return c
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -29,5 +31,48 @@ func TestWhatIsDueTogetherGoesInTheOrderInWhichItFailed_D250(t *testing.T) {
 		if !slices.IsSorted(order) || len(order) != 20 {
 			t.Errorf("they went in the order %v", order)
 		}
+	})
+}
+
+func TestTheDelayIsToldWhileTheOperationWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orc := retry.New(retry.Options{MaxParked: 1, Default: retry.BestEffort{Backoff: retry.Constant(time.Second)}})
+		waiting, refused := newOp(true, time.Minute), newOp(true, time.Minute)
+		waiting.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
+		refused.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
+		require.Equal(t, time.Second, waiting.st.Info().Log[0].Delay)
+		require.ErrorIs(t, refused.err, retry.ErrTooManyInRetry)
+		require.Zero(t, refused.st.Info().Log[0].Delay)
+		orc.Cancel(waiting, nil)
+		require.Equal(t, time.Second, waiting.st.Info().Log[0].Delay)
+	})
+}
+
+// stuck is a budget that blocks, which it must not do.
+type stuck struct{ free chan struct{} }
+
+func (b stuck) Take(retry.Kind) (int32, bool) {
+	<-b.free
+	return 1, true
+}
+func (stuck) Settle(int32, bool) {}
+
+// A budget that blocks holds up those operations that are due at the same moment and have one, too, and no others.
+func TestABudgetHoldsUpNoOperationWithoutOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := stuck{make(chan struct{})}
+		orc := retry.New(retry.Options{})
+		charged, free := newOp(true, time.Minute), newOp(true, time.Minute)
+		charged.st.Strategy = after{retry.After(time.Second).Charged(b)}
+		free.st.Strategy = after{retry.After(time.Second)}
+		charged.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
+		free.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Len(t, free.sent(), 1)
+		require.Empty(t, charged.sent())
+		close(b.free)
+		synctest.Wait()
+		require.Len(t, charged.sent(), 1)
 	})
 }

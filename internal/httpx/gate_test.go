@@ -226,3 +226,28 @@ func TestGateKeepsNewRequestsOnly(t *testing.T) {
 		require.Equal(t, []time.Duration{0, 0, 1001 * time.Millisecond, 5001 * time.Millisecond}, at(w.requests()))
 	})
 }
+
+// tenSeconds retries after ten seconds.
+type tenSeconds struct{}
+
+func (tenSeconds) Inline() bool { return true }
+
+func (tenSeconds) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Action {
+	return retry.After(10 * time.Second)
+}
+
+// TestTheDelayOfAStrategyHoldsLaterRequestsUp: a second request waits for the first one's delay where the strategy chose it and
+// the server named none, too.
+func TestTheDelayOfAStrategyHoldsLaterRequestsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+			if time.Since(began) < 10*time.Second {
+				rw.WriteHeader(503)
+			}
+		}, setup{retry: retry.Options{Default: tenSeconds{}}})
+		wait := w.background(get("/a/b"))
+		require.Equal(t, 10*time.Second, w.arrival(get("/a/b")))
+		wait()
+	})
+}
