@@ -173,7 +173,7 @@ func (o *Orchestrator) fire() {
 	}
 	o.arm()
 	o.mu.Unlock()
-	b.due = slices.DeleteFunc(b.due, func(d due) bool { // what no code of the program's comes before is not held up by any
+	b.due = slices.DeleteFunc(b.due, func(d due) bool { // no code of the program's holds up what needs none
 		free := !d.over() && d.budget == nil
 		if free && o.resume(d) {
 			b.ops = append(b.ops, d.h.op)

@@ -82,7 +82,8 @@ func eventsFor(w *world) []event {
 		return e.name == "send" && w.epoch >= modelEpochs || e.name == "reuse" && (w.uses > 0 || w.phase == PhaseLocal)
 	})
 	for e := uint32(1); e <= w.epoch; e++ {
-		evs = append(evs, unsentEvent(e), successEvent(e), wonEvent(e), lostEvent(e, how{}), lateEvent(e),
+		evs = append(evs, unsentEvent(e), successEvent(e), wonEvent(e), lostEvent(e, how{}),
+			lateEvent(e, false), lateEvent(e, true),
 			answerEvent(e, KVLocked, how{}))
 	}
 	if w.phase != PhaseWire && w.phase != PhaseLocal {

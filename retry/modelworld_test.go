@@ -250,7 +250,7 @@ func notSentEvent(why Reason, h how) event {
 func successEvent(e uint32) event {
 	return event{fmt.Sprintf("success %d", e), func(w *world) {
 		if w.claims("Answered", w.op.st.Answered(e), w.phase == PhaseWire && e == w.epoch) {
-			w.claimFinish(false)
+			w.claimFinish(!w.idem) // the answer has not been judged
 		}
 	}}
 }
@@ -297,13 +297,17 @@ func lostEvent(e uint32, h how) event {
 }
 
 // lateEvent is an attempt that is claimed, but the operation ends before its failure is judged.
-func lateEvent(e uint32) event {
-	return event{fmt.Sprintf("answer %d, cancel, judge", e), func(w *world) {
+func lateEvent(e uint32, notApplied bool) event {
+	return event{fmt.Sprintf("answer %d, notApplied %t, cancel, judge", e, notApplied), func(w *world) {
 		if !w.claims("Answered", w.op.st.Answered(e), w.phase == PhaseWire && e == w.epoch) {
 			return
 		}
+		if notApplied {
+			w.claims("NotApplied", w.op.st.NotApplied(), true)
+		}
 		w.claims("Cancel", w.o.Cancel(w.op, errModel), true)
-		w.ended(false, ErrCanceled)
+		w.ended(!w.idem && !notApplied, ErrCanceled)
+		w.claims("NotApplied", w.op.st.NotApplied(), false)
 		w.o.MaybeRetry(w.op, KVTemporaryFailure, errModel, Hint{})
 	}}
 }

@@ -160,6 +160,12 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 	if !deciding(w) { // guard: claimed
 		return
 	}
+	if phaseOf(w) == decidingUnjudged && !hint.InDoubt { // guard: no doubt
+		if !s.NotApplied() {
+			return
+		}
+		w = withPhase(w, decidingReply)
+	}
 	j := judgement{op: op, s: s, word: w, stage: stageOf(w), why: why, cause: cause, hint: hint, size: int64(op.Size())}
 	may := o.allowed(&j)
 	if !o.record(&j) {

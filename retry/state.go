@@ -42,18 +42,20 @@ const (
 
 // String is the phase's name in lower case.
 func (p Phase) String() string {
-	return [...]string{"local", "wire", "deciding", "parked", "done", "deciding", "deciding", "?"}[p&phaseMask]
+	return [...]string{"local", "wire", "deciding", "parked", "done", "deciding", "deciding", "deciding"}[p&phaseMask]
 }
 
-// The word's phases. Deciding has three forms, which remember the stage that the failed attempt had reached.
+// The word's phases. Deciding has four forms, which remember the stage that the failed attempt had reached, and whether
+// the answer may leave in doubt what the server has done.
 const (
-	inLocal       = uint32(PhaseLocal)
-	onWire        = uint32(PhaseWire)
-	decidingLocal = uint32(PhaseDeciding)
-	inParked      = uint32(PhaseParked)
-	isDone        = uint32(PhaseDone)
-	decidingLost  = isDone + 1
-	decidingReply = isDone + 2
+	inLocal          = uint32(PhaseLocal)
+	onWire           = uint32(PhaseWire)
+	decidingLocal    = uint32(PhaseDeciding)
+	inParked         = uint32(PhaseParked)
+	isDone           = uint32(PhaseDone)
+	decidingLost     = isDone + 1
+	decidingReply    = isDone + 2
+	decidingUnjudged = isDone + 3
 
 	phaseMask = 7
 	epochUnit = 1 << 3
@@ -78,7 +80,7 @@ func stageOf(w uint32) Stage {
 	switch phaseOf(w) {
 	case onWire, decidingLost:
 		return StageNetwork
-	case decidingReply:
+	case decidingReply, decidingUnjudged:
 		return StageResponse
 	}
 	return StageDispatch
@@ -107,11 +109,23 @@ func (s *State) Unsent(epoch uint32) bool {
 	return s.ph.CompareAndSwap(w, withPhase(w, inLocal))
 }
 
-// Answered claims the attempt for the reader that matched a response to it.
+// Answered claims the attempt for the reader that matched a response to it. An operation that is not idempotent and
+// ends before the response is judged ends in doubt: the server may have executed it. NotApplied says that it has not,
+// and MaybeRetry does so itself for a response that says so.
 func (s *State) Answered(epoch uint32) bool {
 	w := s.ph.Load()
 	if w != wire(epoch) { // guard: epoch of answered
 		return false
+	}
+	return s.ph.CompareAndSwap(w, withPhase(w, decidingUnjudged))
+}
+
+// NotApplied says of an attempt that was claimed by Answered that the server has not executed it. It is false when the
+// operation has ended.
+func (s *State) NotApplied() bool {
+	w := s.ph.Load()
+	if phaseOf(w) != decidingUnjudged {
+		return deciding(w)
 	}
 	return s.ph.CompareAndSwap(w, withPhase(w, decidingReply))
 }
@@ -158,8 +172,8 @@ func (s *State) NotSent() bool {
 }
 
 // Finish claims the operation's completion; only the winner may complete it. inDoubt says that a server may have
-// executed it: it is not idempotent and its last attempt is on the wire, unanswered. Once Finish has said true the
-// operation is in no queue of the orchestrator and the context of its strategy has ended.
+// executed it: it is not idempotent and its last attempt is on the wire, or its answer has not been judged. Once Finish
+// has said true the operation is in no queue of the orchestrator and the context of its strategy has ended.
 func (s *State) Finish() (won, inDoubt bool) {
 	w, won := s.finish()
 	if !won {
@@ -190,7 +204,8 @@ func (s *State) finishAs(w uint32) bool { return s.ph.CompareAndSwap(w, withPhas
 // ambiguous tells whether an operation that ended in the phase of w may have been executed. An attempt in doubt is
 // never sent again, so no bit needs to remember an earlier one.
 func (s *State) ambiguous(w uint32) bool {
-	return phaseOf(w) == onWire && !s.Idempotent // guard: doubt
+	p := phaseOf(w)
+	return (p == onWire || p == decidingUnjudged) && !s.Idempotent // guard: doubt
 }
 
 // Phase is the operation's present phase, which may be another by the time the caller looks at it.

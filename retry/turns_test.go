@@ -76,3 +76,32 @@ func TestABudgetHoldsUpNoOperationWithoutOne(t *testing.T) {
 		require.Len(t, charged.sent(), 1)
 	})
 }
+
+// TestAnEndBeforeAnAnswerIsJudgedIsInDoubt_D266: between a reader's claim of an answer and the judgement of it, the end
+// of an operation did not say that the server may have executed it.
+func TestAnEndBeforeAnAnswerIsJudgedIsInDoubt_D266(t *testing.T) {
+	orc := retry.New(retry.Options{})
+	answered := func(idempotent bool) *op {
+		x := newOp(idempotent, time.Minute)
+		e, _ := x.st.Sent()
+		require.True(t, x.st.Answered(e))
+		return x
+	}
+	for idempotent, inDoubt := range map[bool]bool{true: false, false: true} {
+		expired, canceled, claimed := answered(idempotent), answered(idempotent), answered(idempotent)
+		require.True(t, orc.Expire(expired))
+		require.True(t, orc.Cancel(canceled, nil))
+		won, unjudged := claimed.st.Finish()
+		require.True(t, won)
+		require.Equal(t, []bool{inDoubt, inDoubt, inDoubt}, []bool{expired.inDoubt, canceled.inDoubt, unjudged})
+
+		judged, waiting := answered(idempotent), answered(idempotent)
+		require.True(t, judged.st.NotApplied())
+		require.True(t, orc.Expire(judged))
+		require.False(t, judged.st.NotApplied())
+		waiting.st.Strategy = after{retry.After(time.Second)}
+		orc.MaybeRetry(waiting, retry.KVTemporaryFailure, errCause, retry.Hint{})
+		require.True(t, orc.Cancel(waiting, nil))
+		require.False(t, judged.inDoubt || waiting.inDoubt)
+	}
+}

@@ -297,6 +297,9 @@ func (k *call) answered(w *wire, span observed, began time.Time, resp *http.Resp
 		b.given.Store(true)
 		return a
 	}
+	if !v.hint.InDoubt {
+		k.state.NotApplied()
+	}
 	b.drain()
 	k.refused(v, a.Status)
 	return nil

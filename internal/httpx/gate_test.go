@@ -236,8 +236,8 @@ func (tenSeconds) RetryAfter(context.Context, *retry.Request, retry.Reason) retr
 	return retry.After(10 * time.Second)
 }
 
-// TestTheDelayOfAStrategyHoldsLaterRequestsUp: a second request waits for the first one's delay where the strategy chose it and
-// the server named none, too.
+// TestTheDelayOfAStrategyHoldsLaterRequestsUp: a second request waits for the first one's delay where the strategy
+// chose it and the server named none, too.
 func TestTheDelayOfAStrategyHoldsLaterRequestsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -100,8 +100,8 @@ var edits = []edit{
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
 	{"internal/conn/end.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},
 	{
-		"retry/state.go", "return phaseOf(w) == onWire && !s.Idempotent // guard: doubt",
-		`return phaseOf(w) == onWire && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
+		"retry/state.go", "return (p == onWire || p == decidingUnjudged) && !s.Idempotent // guard: doubt",
+		`return (p == onWire || p == decidingUnjudged) && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
 	},
 	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "the canary is not sent" {`},
 	{"internal/dispatch/own.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
