@@ -224,7 +224,7 @@ func (c *conclusion) conclude() {
 	c.charges = h.charges
 	c.out = !c.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
 	h.left(w)
-	c.inDoubt = h.s.ambiguous(w) || h.inDoubt
+	c.inDoubt = h.s.ambiguous(w)
 	h.Elapsed = c.at.Sub(h.started)
 	if c.out {
 		h.Stage = stageOf(w)

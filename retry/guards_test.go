@@ -190,11 +190,14 @@ func TestCancelWhileObserved(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					x := newOp(false, time.Second)
 					var orc *retry.Orchestrator
-					orc = retry.New(retry.Options{Default: s, Observer: hooks{attempt: func(retry.AttemptInfo) {
-						orc.Cancel(x, errCause)
-					}}})
+					delays := 0
+					orc = retry.New(retry.Options{Default: s, Observer: hooks{
+						attempt: func(retry.AttemptInfo) { orc.Cancel(x, errCause) },
+						retry:   func(*retry.Request, retry.Reason, time.Duration) { delays++ },
+					}})
 					x.answer(orc, why, retry.Hint{})
 					expect(t, orc.Stats().Parked == 0, "parked after its end")
+					expect(t, delays == 0, "its delay is told after its end")
 					pass(time.Minute)
 					endedOnce(t, x, retry.ErrCanceled)
 					expect(t, len(x.sent()) == 0, "dispatched after its end")
@@ -204,6 +207,25 @@ func TestCancelWhileObserved(t *testing.T) {
 		}
 	}
 	expect(t, asked == 0, "asked a strategy about an operation that had ended")
+}
+
+// TestCancelWhileItsDelayIsTold cancels inside the Observer's callback that comes before the operation waits.
+func TestCancelWhileItsDelayIsTold(t *testing.T) {
+	for _, why := range []retry.Reason{retry.KVNotMyVBucket, retry.KVLocked} {
+		bubble(t, func(t *testing.T) {
+			x := newOp(true, time.Second)
+			var orc *retry.Orchestrator
+			orc = retry.New(retry.Options{Default: after{retry.After(time.Millisecond)}, Observer: hooks{
+				retry: func(*retry.Request, retry.Reason, time.Duration) { orc.Cancel(x, errCause) },
+			}})
+			x.answer(orc, why, retry.Hint{})
+			expect(t, orc.Stats().Parked == 0, "parked after its end")
+			pass(time.Minute)
+			endedOnce(t, x, retry.ErrCanceled)
+			expect(t, len(x.sent()) == 0, "dispatched after its end")
+			expect(t, x.st.Info().Log[0].Delay == 0, "a delay that it did not wait is in its log")
+		})
+	}
 }
 
 func TestCancelWhileDescribed(t *testing.T) {

@@ -23,7 +23,6 @@ type history struct {
 	retrying bool // an attempt that is a retry is out
 	counting bool // and it is one of OperationStats.Retries
 	planned  bool // the last delay of the log has been decided, and the operation has not been seen to wait
-	inDoubt  bool // the latest answer leaves open whether the server has executed the request
 	cause    error
 	first    [1]Attempt // memory for the log: most operations fail once
 	charges  []charge

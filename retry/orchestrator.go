@@ -204,9 +204,6 @@ func (o *Orchestrator) record(j *judgement) bool {
 		m.r = new(Request)
 	}
 	h := j.publish(m)
-	if h == nil {
-		return false
-	}
 	h.mu.Lock()
 	if !j.enter(m) {
 		h.mu.Unlock()
@@ -254,12 +251,9 @@ func (o *Orchestrator) memory(j *judgement, id bool) (m memory) {
 	return m
 }
 
-// publish gives the operation's history, which is there from the first failure on; nil when the operation has ended. It
-// comes before enter looks whether it has: a goroutine that ends it afterwards finds the history.
+// publish gives the operation's history, which is there from the first failure on. It comes before enter looks whether
+// the operation has ended: a goroutine that ends it afterwards finds the history.
 func (j *judgement) publish(m memory) *history {
-	if j.s.ph.Load() != j.word {
-		return nil
-	}
 	if j.h = j.s.h.Load(); j.h == nil {
 		j.h = m.h
 		j.s.h.Store(m.h)
@@ -295,7 +289,6 @@ func (j *judgement) enter(m memory) bool {
 	if j.stage == StageDispatch {
 		h.Unsent++
 	}
-	h.inDoubt = j.hint.InDoubt && !j.s.Idempotent // guard: answer in doubt
 	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: j.now.Sub(h.started)})
 	if h.retrying && h.counting {
 		h.counters().failed.Add(1)

@@ -58,7 +58,7 @@ func (j *judgement) plan(delay time.Duration, r *Request) bool {
 	h := j.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if j.s.ph.Load() != j.word {
+	if j.s.ph.Load() != j.word { // guard: ended before its delay
 		return false
 	}
 	if r != nil {
