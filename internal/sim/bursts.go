@@ -162,7 +162,7 @@ func (w *world) cutShort(r *source) (end func()) {
 // started starts a call, whose end is entered at its own instant, and gives what waits for it.
 func started[R any, O kv.Op[R]](w *world, e *entry, op O, info func(R) retry.Info) (wait func()) {
 	w.enter(e)
-	f := kv.Start[R](context.Background(), w.b, op)
+	f := kv.Start[R](context.WithValue(context.Background(), callKey{}, e), w.b, op)
 	ended := make(chan struct{})
 	go func() {
 		res, err := f.Wait(context.Background())

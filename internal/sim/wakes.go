@@ -62,7 +62,7 @@ func (w *world) checkWakes() {
 	began, of, to, places := w.requestsByCall()
 	for _, e := range w.ledger {
 		id, alone := e.identity()
-		if !alone || !e.polite || e.verb == readCopy {
+		if !alone || !e.polite || e.verb == readCopy || e.batch && e.retries > 0 { // the waits of a batch are not known
 			continue
 		}
 		at, known := places[request{e.verb.op(), e.key}]
