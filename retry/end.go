@@ -92,12 +92,12 @@ func (o *Orchestrator) finish(op Op, kind, why error) (c conclusion, won bool) {
 	c.ending = ending{from: w, kind: kind, why: why}
 	c.h = s.h.Load()
 	switch {
-	case phaseOf(w) != inLocal && (c.h == nil || phaseOf(w) == onWire):
+	case phaseOf(w) != inLocal && (c.h == nil || unjudged(w)):
 		desc := o.describe(op, true)
 		if c.h == nil {
 			c.h = o.newHistory(op, &desc, time.Now())
 		}
-		if phaseOf(w) == onWire {
+		if unjudged(w) {
 			c.req = &desc.described
 		}
 	case c.h == nil: // its owner may be routing it, and only the owner may write what it would describe
@@ -222,7 +222,7 @@ func (c *conclusion) conclude() {
 		h.req = *c.req
 	}
 	c.charges = h.charges
-	c.out = !c.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
+	c.out = !c.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal || deciding(w) && !h.entered())
 	h.left(w)
 	c.inDoubt = h.s.ambiguous(w)
 	h.Elapsed = c.at.Sub(h.started)
@@ -269,6 +269,9 @@ func (o *Orchestrator) deliver(c *conclusion) {
 	}
 	h.op.Done(e, c.inDoubt)
 }
+
+// entered reports whether the log has the attempt that is being judged; under the mutex.
+func (h *history) entered() bool { return len(h.Log) > 0 && !h.retrying }
 
 // left enters what the operation has waited when it ended in the phase of w; under the mutex. A delay that was decided
 // and not begun is no delay.

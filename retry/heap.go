@@ -180,6 +180,7 @@ func (o *Orchestrator) fire() {
 		}
 		return free
 	})
+	o.dispatch(b)
 	o.timeOut(b)
 	b.due = slices.DeleteFunc(b.due, due.over)
 	o.resumeAll(b)

@@ -53,8 +53,8 @@ type Hint struct {
 	Pushback Pushback // the server's own delay, or its "do not retry"
 	Moved    bool     // a newer config routes this operation elsewhere
 	Overload bool     // the answer speaks of a rate limit: the Kind is Throttling whatever the reason
-	// InDoubt says that the server may have executed the request although it answered with a failure. An operation that
-	// is not idempotent is then never sent again, and ends in doubt.
+	// InDoubt says that the server may have executed the request although it answered with a failure: of an attempt
+	// that was claimed by Answered. An operation that is not idempotent is then never sent again, and ends in doubt.
 	InDoubt bool
 	Code    uint32 // the service's own number, for strategies
 	seen    bool   // the server had begun to answer when the connection died; see AnswerLost
@@ -160,7 +160,7 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 	if !deciding(w) { // guard: claimed
 		return
 	}
-	if phaseOf(w) == decidingUnjudged && !hint.InDoubt { // guard: no doubt
+	if phaseOf(w) == decidingUnjudged && (s.Idempotent || !hint.InDoubt) { // guard: no doubt
 		if !s.NotApplied() {
 			return
 		}

@@ -72,6 +72,9 @@ func deciding(w uint32) bool {
 // wire is the word of an attempt that is on the wire under the given number.
 func wire(epoch uint32) uint32 { return epoch<<3 | onWire }
 
+// unjudged reports whether an attempt of that word is, or was, on the wire, and it is not known what has become of it.
+func unjudged(w uint32) bool { return phaseOf(w) == onWire || phaseOf(w) == decidingUnjudged }
+
 // queued reports whether an operation of that word may be in the orchestrator's heap: for a delay, or for its strategy.
 func queued(w uint32) bool { return phaseOf(w) == inParked || deciding(w) }
 
@@ -120,14 +123,12 @@ func (s *State) Answered(epoch uint32) bool {
 	return s.ph.CompareAndSwap(w, withPhase(w, decidingUnjudged))
 }
 
-// NotApplied says of an attempt that was claimed by Answered that the server has not executed it. It is false when the
-// operation has ended.
+// NotApplied says that the server has not executed the attempt that was claimed by Answered. It is for the claimant,
+// before the judgement: MaybeRetry, or Finish. It changes nothing, and is false, when the operation has ended or the
+// attempt is judged.
 func (s *State) NotApplied() bool {
 	w := s.ph.Load()
-	if phaseOf(w) != decidingUnjudged {
-		return deciding(w)
-	}
-	return s.ph.CompareAndSwap(w, withPhase(w, decidingReply))
+	return phaseOf(w) == decidingUnjudged && s.ph.CompareAndSwap(w, withPhase(w, decidingReply))
 }
 
 // Succeeded claims the attempt and the operation's completion for the reader that matched a good response: Answered,
@@ -204,8 +205,7 @@ func (s *State) finishAs(w uint32) bool { return s.ph.CompareAndSwap(w, withPhas
 // ambiguous tells whether an operation that ended in the phase of w may have been executed. An attempt in doubt is
 // never sent again, so no bit needs to remember an earlier one.
 func (s *State) ambiguous(w uint32) bool {
-	p := phaseOf(w)
-	return (p == onWire || p == decidingUnjudged) && !s.Idempotent // guard: doubt
+	return unjudged(w) && !s.Idempotent // guard: doubt
 }
 
 // Phase is the operation's present phase, which may be another by the time the caller looks at it.

@@ -105,3 +105,47 @@ func TestAnEndBeforeAnAnswerIsJudgedIsInDoubt_D266(t *testing.T) {
 		require.False(t, judged.inDoubt || waiting.inDoubt)
 	}
 }
+
+// What an ended operation's attempt was, and where, is told when its answer was claimed and not judged, too.
+func TestAnEndBeforeAnAnswerIsJudgedNamesTheAttempt_D266(t *testing.T) {
+	var attempts []retry.AttemptInfo
+	orc := retry.New(retry.Options{
+		Default: retry.BestEffort{Backoff: retry.Constant(time.Minute)},
+		Observer: hooks{attempt: func(a retry.AttemptInfo) {
+			attempts = append(attempts, a)
+		}},
+	})
+	x := newOp(false, time.Hour)
+	x.notSent(orc, retry.SocketNotAvailable)
+	orc.Wake(nil)
+	e, _ := x.st.Sent()
+	require.True(t, x.st.Answered(e))
+	require.True(t, orc.Expire(x))
+	var end *retry.Error
+	require.ErrorAs(t, x.err, &end)
+	require.True(t, end.InDoubt)
+	require.Equal(t, retry.StageResponse, end.Stage)
+	require.Len(t, attempts, 2)
+	require.Equal(t, retry.StageResponse, attempts[1].Stage)
+}
+
+// A program's observer that blocks in the end of an operation holds up no retry that is due at the same moment.
+func TestAnObserverOfAnEndHoldsUpNoRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		orc := retry.New(retry.Options{
+			Default:  after{retry.After(time.Second)},
+			Observer: hooks{gaveUp: func(*retry.Request, retry.Reason, error) { <-release }},
+		})
+		ends, goesOn := newOp(true, time.Second), newOp(true, time.Minute)
+		ends.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
+		goesOn.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Len(t, goesOn.sent(), 1)
+		require.Zero(t, ends.ended())
+		close(release)
+		synctest.Wait()
+		endedOnce(t, ends, retry.ErrTimeout)
+	})
+}

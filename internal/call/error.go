@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -262,46 +261,6 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 		e.body = append([]byte(nil), p.Value[:min(len(p.Value), maxErrorBody)]...)
 	}
 	return e
-}
-
-// Judgement is what the client makes of an answer. Err is nil for a success. Entry is what the error map of the node
-// that answered says of the status, if it was asked and has something.
-type Judgement struct {
-	Disposition
-	Hint  retry.Hint
-	Err   *Error
-	Entry errormap.Entry
-}
-
-// Judge says what becomes of an answer, and changes nothing but the units that the call has used: it is the one
-// function by which the dispatcher and the command's explain decide. m is the error map of the node that answered, nil
-// for none.
-func (c *Call) Judge(p *memd.Packet, m *errormap.Map) Judgement {
-	j := Judgement{
-		Disposition: Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0), Hint: retry.Hint{Code: uint32(p.Status)},
-	}
-	if j.Class == ClassSuccess {
-		return j
-	}
-	j.Err = c.StatusError(p, j.Disposition)
-	j.Hint.InDoubt = j.Err.InDoubt
-	st := p.Status
-	asked := j.Class == ClassAskMap || !st.Known() || st == memd.StatusInternal || st == memd.StatusNotInitialized
-	if m == nil || !asked && j.Class != ClassRetry {
-		return j
-	}
-	entry, known := m.Lookup(uint16(st))
-	if known && asked {
-		j.Entry, j.Err.Description = entry, entry.Desc
-		if !st.Known() {
-			j.Err.Name = entry.Name
-		}
-		if j.Disposition = j.WithMap(entry); j.NotApplied {
-			j.Err.InDoubt, j.Hint.InDoubt = false, false // it may be sent again, so nothing was applied
-		}
-	}
-	j.Hint.Overload = known && entry.RateLimit()
-	return j
 }
 
 // ManifestUID reads the collection manifest's number from the body of an unknown-collection answer.

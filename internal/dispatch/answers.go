@@ -27,9 +27,6 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *call.Call, pkt *memd.Pa
 		c.Succeed(pkt, false)
 		return
 	}
-	if !j.Hint.InDoubt {
-		c.State.NotApplied()
-	}
 	p.counts(false, err)
 	if j.Entry.FetchConfig() {
 		r.maps.wanted.sign()

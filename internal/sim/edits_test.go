@@ -100,8 +100,8 @@ var edits = []edit{
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
 	{"internal/conn/end.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},
 	{
-		"retry/state.go", "return (p == onWire || p == decidingUnjudged) && !s.Idempotent // guard: doubt",
-		`return (p == onWire || p == decidingUnjudged) && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
+		"retry/state.go", "return unjudged(w) && !s.Idempotent // guard: doubt",
+		`return unjudged(w) && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
 	},
 	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "the canary is not sent" {`},
 	{"internal/dispatch/own.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
@@ -239,7 +239,7 @@ var edits = []edit{
 		`if !why.Unseen() || why.AlwaysRetry() || why.Terminal() || broken == "a terminal cause is not told" {`,
 	},
 	{
-		"internal/call/error.go", "	j.Err = c.StatusError(p, j.Disposition)\n",
+		"internal/call/judgement.go", "	j.Err = c.StatusError(p, j.Disposition)\n",
 		`	if broken == "a final refusal is sent again" && j.Class == ClassFail && j.NotApplied { j.Class, j.Reason = ClassRetry, retry.KVTemporaryFailure }; j.Err = c.StatusError(p, j.Disposition)` + "\n",
 	},
 	{
