@@ -323,6 +323,13 @@ func (o *Orchestrator) SetDefault(s Strategy) {
 	o.standard.Store(&s)
 }
 
+// AnswersAtOnce reports whether MaybeRetry returns with the decision about an operation made: its strategy is one that
+// never blocks.
+func (o *Orchestrator) AnswersAtOnce(op Op) bool {
+	s := op.Retry()
+	return inline(o.strategyOf(s), o.inherited(s))
+}
+
 // inherited is what the strategy in force for an operation inherits: the default inherits nothing of its own.
 func (o *Orchestrator) inherited(s *State) Strategy {
 	if s.Strategy != nil {

@@ -320,10 +320,11 @@ func (k *call) refused(v judgement, status int) {
 	if !throttled {
 		return
 	}
-	// The strategy has answered already, if it is one that does not block; otherwise the server's own delay has to do.
+	// The strategy has answered already, if it is one that does not block. Otherwise the server's own delay has to do:
+	// it would be chance whether the strategy's is there yet.
 	now := time.Now()
 	delay, _ := v.hint.Pushback.After()
-	if log := k.state.Info().Log; len(log) > 0 {
+	if log := k.state.Info().Log; len(log) > 0 && k.c.o.Orchestrator.AnswersAtOnce(k) {
 		delay = max(delay, log[len(log)-1].Delay)
 	}
 	if p := k.state.Phase(); delay > 0 && (p == retry.PhaseParked || p == retry.PhaseDeciding) {

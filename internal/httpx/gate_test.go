@@ -227,6 +227,24 @@ func TestGateKeepsNewRequestsOnly(t *testing.T) {
 	})
 }
 
+// TestTheDelayOfAStrategyThatMayBlockHoldsNoRequestUp_D267: it was chance whether requests waited for a delay without
+// Retry-After that a strategy on a goroutine of its own had chosen: if it had answered before the client looked.
+func TestTheDelayOfAStrategyThatMayBlockHoldsNoRequestUp_D267(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+				if time.Since(began) < 10*time.Second {
+					rw.WriteHeader(503)
+				}
+			}, setup{retry: retry.Options{Default: retry.Func(tenSeconds{}.RetryAfter)}})
+			wait := w.background(get("/a/b"))
+			require.Equal(t, time.Second, w.arrival(get("/a/b")))
+			wait()
+		})
+	}
+}
+
 // tenSeconds retries after ten seconds.
 type tenSeconds struct{}
 
