@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,7 +92,7 @@ func TestTLSIsTurnedOnAndOff_D174(t *testing.T) {
 				s := &sockets{next: m.Dial}
 				c := onMock(t, m, func(cfg *core.Config) { cfg.Net.Dial, cfg.Maps.Bootstrap = s.dial, way })
 				require.NoError(t, c.Bucket("default").WaitReady(within(t, time.Second)))
-				end := busy(t, c)
+				defer busy(t, c)()
 				for range 2 {
 					require.NoError(t, c.SetTLS(trusted(m)))
 					requireKind(t, c, s, true)
@@ -99,10 +100,26 @@ func TestTLSIsTurnedOnAndOff_D174(t *testing.T) {
 					requireKind(t, c, s, false)
 					require.NoError(t, c.EndTLS())
 				}
-				end()
 			})
 		})
 	}
+}
+
+// TLS is turned on when the last connection has just been made: what is still done for that one ends none of the new
+// nodes.
+func TestTLSIsTurnedAsSoonAsReady_D268(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.TLS())
+		for range 300 {
+			c := onMock(t, m, func(*core.Config) {})
+			b := c.Bucket("default")
+			require.NoError(t, b.WaitReady(within(t, time.Second)))
+			require.NoError(t, c.SetTLS(trusted(m)))
+			require.NoError(t, b.WaitReady(within(t, time.Second)))
+			require.NoError(t, c.Close())
+		}
+	})
 }
 
 // busy has writes run until end is called, none of which may fail.

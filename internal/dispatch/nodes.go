@@ -282,18 +282,16 @@ func (r *Router) reaches() bool {
 
 // trim ends the ways to seeds that the map does not name, once a node has given a map that is not newer than ours.
 func (t *nodes) trim() {
-	pk := t.r.picker.Load()
-	if pk == nil {
-		return
-	}
+	t.mu.Lock()
 	stay := map[*node]bool{}
-	for _, n := range pk.nodes {
-		if n != nil {
-			stay[n] = true
+	if pk := t.r.picker.Load(); pk != nil { // the one that is in use until the lock is given back
+		for _, n := range pk.nodes {
+			if n != nil {
+				stay[n] = true
+			}
 		}
 	}
 	moveOn := func() {}
-	t.mu.Lock()
 	if len(stay) > 0 && !t.closed {
 		moveOn = t.leave(stay)
 	}
