@@ -38,6 +38,9 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool, strategy retry.St
 		}
 		left, err := w.goesOn(ctx, degraded)
 		if err != nil {
+			if ready, _ := r.readiness(degraded); ready { // the strategy may have taken its time
+				return nil
+			}
 			return &NotReadyError{Nodes: r.unconnected(), Cause: err}
 		}
 		var again <-chan time.Time
@@ -195,6 +198,8 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 		why, known = r.o.Health.Refine(retry.NotReady, r.o.Bucket, node)
 		return known
 	}
+	r.nodes.mu.Lock() // what comes, comes before this look or after it
+	defer r.nodes.mu.Unlock()
 	if pk := r.picker.Load(); pk != nil && !degraded {
 		for _, n := range pk.nodes {
 			if n != nil && !n.connected() && condition(n.addr) != nil {
@@ -206,10 +211,12 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 	if condition("") == nil {
 		return 0, retry.Unknown, nil
 	}
-	r.nodes.mu.Lock()
-	defer r.nodes.mu.Unlock()
-	if _, hope := r.mayCome(); !hope {
+	_, hope := r.mayCome()
+	switch {
+	case !hope:
 		return 0, why, known
+	case r.maps.offers.pending(): // or is being looked at, which is no attempt to connect
+		return r.now() + int64(patience), why, known
 	}
 	return r.now() + int64(r.goesOn(patience)), why, known
 }
