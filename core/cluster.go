@@ -80,6 +80,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	buckets map[string]*Bucket
+	waits   []*Bucket     // the unnamed ones, in the order in which they were made
 	closed  chan struct{} // closed by Close
 }
 
@@ -241,9 +242,37 @@ func (c *Cluster) all() []*Bucket {
 	return slices.SortedFunc(maps.Values(c.buckets), func(a, b *Bucket) int { return cmp.Compare(a.name, b.name) })
 }
 
+// unnamed makes a bucket without a name for one WaitReady, which ends it; nil after Close. It is not among all: no call
+// goes by it, and no other wait waits for it.
+func (c *Cluster) unnamed() *Bucket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hasClosed() {
+		return nil
+	}
+	b := c.newBucket("")
+	c.waits = append(c.waits, b)
+	return b
+}
+
+func (c *Cluster) endUnnamed(ctx context.Context, b *Bucket) {
+	_ = b.close(ctx, retry.ErrClosed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waits = slices.DeleteFunc(c.waits, func(o *Bucket) bool { return o == b })
+}
+
+// every is all with those that no call goes by: what changes for connections changes for those, too.
+func (c *Cluster) every() []*Bucket {
+	bs := c.all()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(bs, c.waits...)
+}
+
 // explained lets calls look again: a terminal condition may explain now what they wait for.
 func (c *Cluster) explained() {
-	for _, b := range c.all() {
+	for _, b := range c.every() {
 		b.router.Explained()
 	}
 	c.orch.Wake(func(retry.Op) bool { return true })
@@ -254,14 +283,17 @@ func (c *Cluster) explained() {
 // unless the strategy, which is asked, goes on for it, and at ctx's end with the last failure. want says what ready
 // means: everything must be connected, unless it says Degraded; services that it names must answer too.
 func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
-	bs := c.all()
-	if len(bs) == 0 {
-		b := c.newBucket("")
-		defer func() { _ = b.close(ctx, retry.ErrClosed) }()
-		bs = append(bs, b)
-	}
 	if len(want) == 0 {
 		want = []Ready{{}}
+	}
+	bs := c.all()
+	if len(bs) == 0 && slices.ContainsFunc(want, func(w Ready) bool { return w.Bucket == "" }) {
+		b := c.unnamed()
+		if b == nil {
+			return &NotReadyError{Err: retry.ErrClosed}
+		}
+		defer c.endUnnamed(ctx, b)
+		bs = append(bs, b)
 	}
 	for _, w := range want {
 		if err := w.check(); err != nil {
@@ -329,7 +361,7 @@ func (c *Cluster) Close() error {
 	c.telemetry.close()
 	c.http.Close()
 	var errs []error
-	for _, b := range c.all() {
+	for _, b := range c.every() {
 		if err := b.close(ctx, retry.ErrClosed); err != nil {
 			errs = append(errs, fmt.Errorf("bucket %q: %w", b.Name(), err))
 		}

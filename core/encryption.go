@@ -61,7 +61,7 @@ func (c *Cluster) exchange(old, now *tls.Config) {
 	hosts := c.hosts()
 	c.filter.trust(hosts...)
 	c.filter.trust(c.ofKind(c.cfg.Seeds.HTTPHosts)...)
-	for _, b := range c.all() { // a bucket that is made from now on has the new ones
+	for _, b := range c.every() { // a bucket that is made from now on has the new ones
 		b.router.Readdress(hosts)
 	}
 	c.telemetry.mapApplied() // the nodes' endpoints are others

@@ -168,7 +168,7 @@ func (c *Cluster) RenewLogins() {
 
 func (c *Cluster) renewAll(generation uint64) {
 	c.health.NewCredentials(generation)
-	for _, b := range c.all() {
+	for _, b := range c.every() {
 		b.router.Reconnect()
 		b.source.hurry()
 		b.renewer.wake()

@@ -57,6 +57,7 @@ type mapSource struct {
 	mu     sync.Mutex
 	trying bool
 	asked  bool // a node has said that it gives no maps
+	signs  int  // how often one has
 	last   error
 	tracks map[string]*health.Track // of the addresses that were asked
 }
@@ -87,6 +88,7 @@ func (s *mapSource) Needed() {
 		s.trying = true
 	}
 	s.asked = true
+	s.signs++
 	s.mu.Unlock()
 	select {
 	case s.kick <- struct{}{}:
@@ -127,9 +129,9 @@ func (s *mapSource) run(ctx context.Context) {
 	pause := retry.Exponential(sourcePause, longest, 2)
 	fallback := retry.Exponential(min(fallbackPause, longest), longest, 2)
 	for step := 0; ctx.Err() == nil; {
-		changed := s.b.router.Changed()
+		changed, before := s.b.router.Changed(), s.signed()
 		if !s.needed() {
-			s.done()
+			s.done(before)
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -149,7 +151,7 @@ func (s *mapSource) run(ctx context.Context) {
 		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Retry.JitterSource()*float64(d/2)))
 		step++
 	}
-	s.done()
+	s.done(s.signed())
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -167,9 +169,9 @@ func (s *mapSource) pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	for {
-		changed := s.b.router.Changed()
+		changed, before := s.b.router.Changed(), s.signed()
 		if !s.needed() {
-			s.done()
+			s.done(before)
 		}
 		select {
 		case <-t.C:
@@ -190,9 +192,21 @@ func (s *mapSource) begins() {
 	s.trying = s.trying || s.last == nil && s.b.router.Snapshot() == nil
 }
 
-// done forgets the failures of the time when maps were needed over HTTP.
-func (s *mapSource) done() {
+// signed is how often a node has said that it gives no maps.
+func (s *mapSource) signed() int {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.signs
+}
+
+// done forgets the failures of the time when maps were needed over HTTP. It does not when a node has said meanwhile
+// that it gives none, so that signed is not signs any more: calls wait for the source then.
+func (s *mapSource) done(signs int) {
+	s.mu.Lock()
+	if s.signs != signs {
+		s.mu.Unlock()
+		return
+	}
 	tried := s.trying
 	s.trying, s.asked, s.last = false, false, nil
 	tracks := s.tracks

@@ -148,7 +148,7 @@ func (c *Cluster) SetPolicy(p *policy.Config) {
 	p = p.WithJitterSource(c.cfg.Retry.JitterSource)
 	c.policy.Store(p)
 	c.orch.SetDefault(p.Throttled(c.cfg.Retry.Strategy))
-	for _, b := range c.all() { // a bucket that is made from now on has the new one
+	for _, b := range c.every() { // a bucket that is made from now on has the new one
 		b.router.SetPolicies(c.kvPolicies(p))
 	}
 }

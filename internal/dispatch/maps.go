@@ -102,6 +102,7 @@ func (m *maps) run() {
 				m.r.judgeMoved(w)
 			}
 			m.r.first.review() // perhaps none of them could be used
+			m.r.notify()       // who waits does not wait for these any more
 			break
 		}
 	}

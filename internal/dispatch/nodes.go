@@ -291,10 +291,14 @@ func (t *nodes) trim() {
 			}
 		}
 	}
-	moveOn := func() {}
+	before, moveOn := len(t.byAddr), func() {}
 	if len(stay) > 0 && !t.closed {
 		moveOn = t.leave(stay)
 	}
+	left := len(t.byAddr) < before
 	t.mu.Unlock()
 	moveOn()
+	if left { // what waits for every node to be connected does not wait for those any more
+		t.r.notify()
+	}
 }

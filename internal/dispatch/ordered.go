@@ -22,8 +22,8 @@ var errOrderedIdle = errors.New("no request has needed the connection without un
 
 // demand is the part of a pipeline that has a connection only while requests need it.
 type demand struct {
-	last    atomic.Int64 // when a request has needed it last, since the router's base
-	running atomic.Bool  // its goroutine runs
+	last    atomic.Int64 // when a request has needed it last, since the router's base; set under the pipeline's lock
+	running bool         // its goroutine runs; under the pipeline's lock
 }
 
 // orderedFor gives the pipeline of the connection without unordered execution, if the call needs it or names that
@@ -70,14 +70,16 @@ func (n *node) newOrdered() *pipeline {
 
 // want notes that a request needs the pipeline, and starts its goroutine unless that runs.
 func (p *pipeline) want() {
-	p.demand.last.Store(p.r.now())
-	if !p.demand.running.CompareAndSwap(false, true) {
-		return
-	}
 	p.mu.Lock()
-	p.failed = false
+	p.demand.last.Store(p.r.now()) // a goroutine that is about to end sees that, or has ended
+	runs := p.demand.running
+	if !runs {
+		p.demand.running, p.failed = true, false
+	}
 	p.mu.Unlock()
-	p.starts(func() { p.run(p.ctx, nil) })
+	if !runs {
+		p.starts(func() { p.run(p.ctx, nil) })
+	}
 }
 
 // unwanted reports whether no request has needed the pipeline for some time.
@@ -95,7 +97,7 @@ func (p *pipeline) retires() bool {
 	if len(p.waiting.calls) > 0 || !p.unwanted() {
 		return false
 	}
-	p.demand.running.Store(false)
+	p.demand.running = false
 	return true
 }
 

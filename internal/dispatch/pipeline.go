@@ -293,7 +293,7 @@ func (f both) Success() {
 // connected has calls take a new connection, and tells all waiters; false when the pipeline has been closed meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
 	r, info := p.r, cn.Info()
-	config, first := info.Config, r.nodes.connected() == nil
+	config := info.Config
 	calls, considered, err := p.publish(cn, config, r.readErrorMap(p.node.addr, info.ErrorMap))
 	switch {
 	case errors.Is(err, errLeft):
@@ -323,9 +323,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		r.first.review()
 	}
 	p.waiting.release(calls, 0, nil)
-	if first { // otherwise what any node may take has gone to another one
-		r.nodes.moveOn()
-	}
+	r.nodes.moveOn() // what any node may take and waits for another one
 	r.wake()
 	r.notify()
 	return true
