@@ -131,7 +131,7 @@ func (s *mapSource) run(ctx context.Context) {
 	for step := 0; ctx.Err() == nil; {
 		changed, before := s.b.router.Changed(), s.signed()
 		if !s.needed() {
-			s.done(before)
+			s.done(ctx, before)
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -151,7 +151,7 @@ func (s *mapSource) run(ctx context.Context) {
 		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Retry.JitterSource()*float64(d/2)))
 		step++
 	}
-	s.done(s.signed())
+	s.done(ctx, 0)
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -171,7 +171,7 @@ func (s *mapSource) pause(ctx context.Context, d time.Duration) {
 	for {
 		changed, before := s.b.router.Changed(), s.signed()
 		if !s.needed() {
-			s.done(before)
+			s.done(ctx, before)
 		}
 		select {
 		case <-t.C:
@@ -200,10 +200,11 @@ func (s *mapSource) signed() int {
 }
 
 // done forgets the failures of the time when maps were needed over HTTP. It does not when a node has said meanwhile
-// that it gives none, so that signed is not signs any more: calls wait for the source then.
-func (s *mapSource) done(signs int) {
+// that it gives none, so that signed is not signs any more: calls wait for the source then, until ctx, the bucket's,
+// has ended.
+func (s *mapSource) done(ctx context.Context, signs int) {
 	s.mu.Lock()
-	if s.signs != signs {
+	if s.signs != signs && ctx.Err() == nil {
 		s.mu.Unlock()
 		return
 	}

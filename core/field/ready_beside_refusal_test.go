@@ -40,7 +40,7 @@ func TestReadyBesideARefusedLogin_D269(t *testing.T) {
 					refuse(m, 1)
 				}
 				const at = "10.9.9.9:11210"
-				for range 300 {
+				for range rounds() {
 					cl := onMock(t, m, func(cfg *core.Config) {
 						if c.nodes == 1 {
 							cfg.Seeds.Hosts = append(cfg.Seeds.Hosts, at)
@@ -84,4 +84,12 @@ func TestReadyWhileTheStrategyIsAsked_D269(t *testing.T) {
 		}))
 		require.Equal(t, 1, asked)
 	})
+}
+
+// rounds is how often what two goroutines must meet for is tried. The race detector makes each some times as long.
+func rounds() int {
+	if raceEnabled {
+		return 30
+	}
+	return 300
 }

@@ -111,7 +111,7 @@ func TestTLSIsTurnedAsSoonAsReady_D268(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.TLS())
-		for range 300 {
+		for range rounds() {
 			c := onMock(t, m, func(*core.Config) {})
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(within(t, time.Second)))

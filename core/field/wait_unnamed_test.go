@@ -83,9 +83,11 @@ func TestReadyWhenASeedIsGivenUp_D271(t *testing.T) {
 					return nil, errors.New("down")
 				}
 				nc, err := m.Dial(ctx, network, addr)
-				mu.Lock()
-				defer mu.Unlock()
-				conns = append(conns, nc)
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					conns = append(conns, nc)
+				}
 				return nc, err
 			}
 		})
