@@ -171,15 +171,16 @@ func (f *Flow) SetBandwidth(bytesPerSecond int) {
 }
 
 // SetPieces cuts what is written from now on: size says how long the next piece is when n bytes are left, and no Read
-// returns more than one piece. Pieces arrive at least gap apart. size runs as SetLatencyFunc's next does; a result
-// outside of 1 to n counts as the nearest of them. A nil size ends it.
+// returns more than one piece. Pieces arrive at least gap apart. A full buffer cuts none: a piece waits until it fits,
+// or until the buffer is empty if it is longer. size runs as SetLatencyFunc's next does; a result outside of 1 to n
+// counts as the nearest of them. A nil size ends it.
 func (f *Flow) SetPieces(size func(n int) int, gap time.Duration) {
 	f.link.set(func() { f.pieces, f.gap = size, gap })
 }
 
 // SetPackets cuts what is written from now on into packets before anything else does, so that it makes no difference
-// how many of them a write has: size says how long the one is that b begins with; it may be longer than b. Size runs as
-// SetLatencyFunc's next does. A nil size ends it.
+// how many of them a write has: size says how long the one is that b begins with; it may be longer than b. A full
+// buffer cuts none, see SetPieces. Size runs as SetLatencyFunc's next does. A nil size ends it.
 func (f *Flow) SetPackets(size func(b []byte) int) {
 	f.link.set(func() { f.packet, f.left = size, 0 })
 }

@@ -242,6 +242,50 @@ func TestNetworkPieces(t *testing.T) {
 	})
 }
 
+// A full buffer cuts no piece, however much of it has been read when the writer looks.
+func TestNetworkPiecesWaitUntilTheyFit_D272(t *testing.T) {
+	for name, set := range map[string]func(f *memnet.Flow){
+		"pieces":  func(f *memnet.Flow) { f.SetPieces(func(n int) int { return n }, 0) },
+		"packets": func(f *memnet.Flow) { f.SetPackets(func(b []byte) int { return int(b[0] - '0') }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetwork(t, memnet.Options{Buffer: 10}, func(t *testing.T, p pair) {
+				set(p.link.Up())
+				writes(t, p.client, "6abcde")
+				n, err := p.client.TryWrite([]byte("8ABCDEFG"))
+				require.NoError(t, err)
+				require.Zero(t, n, "half of it would fit")
+				done := make(chan error, 1)
+				go func() {
+					_, err := p.client.Write([]byte("8ABCDEFG"))
+					done <- err
+				}()
+				b := make([]byte, 2)
+				for _, want := range []string{"6a", "bc"} {
+					synctest.Wait()
+					require.EqualValues(t, 6, p.link.Up().Written(), "before %q is read", want)
+					_, err = io.ReadFull(p.server, b)
+					require.NoError(t, err)
+					require.Equal(t, want, string(b))
+				}
+				require.NoError(t, <-done, "there is room for all of it")
+				_, err = io.ReadFull(p.server, b)
+				require.NoError(t, err)
+				require.Equal(t, "de", string(b))
+				require.Equal(t, "8ABCDEFG", reads(t, p.server))
+
+				go func() {
+					_, err := p.client.Write([]byte(";ABCDEFGHIJ")) // 11 bytes: more than the buffer ever holds
+					done <- err
+				}()
+				require.Equal(t, ";ABCDEFGHI", reads(t, p.server))
+				require.Equal(t, "J", reads(t, p.server))
+				require.NoError(t, <-done)
+			})
+		})
+	}
+}
+
 func TestNetworkBandwidth(t *testing.T) {
 	inNetwork(t, memnet.Options{Latency: time.Millisecond}, func(t *testing.T, p pair) {
 		p.link.Up().SetBandwidth(1000)

@@ -250,12 +250,7 @@ func (f *Flow) write(b []byte, try bool) (n int, err error) {
 	}
 	f.writing = true
 	l.mu.Unlock()
-	for {
-		n, err = f.push(b, n, try)
-		if err != nil || n == len(b) || try {
-			break
-		}
-	}
+	n, err = f.push(b, try)
 	l.mu.Lock()
 	f.writing = false
 	f.wake()
@@ -276,69 +271,103 @@ func (f *Flow) writeErr(try bool) error {
 	return nil
 }
 
-// room is how many of the next n bytes can be accepted now.
-func (f *Flow) room(n int) int {
+// piece is what is to be written next.
+type piece struct {
+	size  int
+	split bool // SetPieces has made it shorter
+	whole bool // it is written at once if the buffer can hold it at all
+	left  int  // bytes of its packet, itself included
+}
+
+// cut says what the first piece of b is. What the user has for that runs without the mutex.
+func (f *Flow) cut(b []byte) piece {
+	f.link.mu.Lock()
+	size, packet, left := f.pieces, f.packet, f.left
+	f.link.mu.Unlock()
+	p := piece{size: len(b), whole: size != nil || packet != nil}
+	if packet != nil {
+		if p.left = left; left == 0 {
+			p.left = max(1, packet(b))
+		}
+		p.size = min(p.size, p.left)
+	}
+	if size != nil {
+		uncut := p.size
+		p.size = max(1, min(uncut, size(uncut)))
+		p.split = p.size < uncut
+	}
+	return p
+}
+
+// room is how many bytes of a piece can be accepted now. One that is written at once waits until it fits, or the buffer
+// is empty: otherwise its end would depend on how much had been read when the writer looked.
+func (f *Flow) room(p piece) int {
+	n := p.size
 	if f.accept != unlimited {
 		n = min(n, f.accept)
 	}
-	if f.lossy() {
+	free := f.buffer - f.size
+	switch {
+	case f.lossy(), n <= free:
 		return n
+	case p.whole && f.size > 0:
+		return 0
 	}
-	return min(n, f.buffer-f.size)
+	return free
 }
 
-// push accepts what there is room for of b[n:], or waits once for a change. It returns the new n. The caller is the one
-// who writes, and does not hold the mutex.
-func (f *Flow) push(b []byte, n int, try bool) (int, error) {
-	l := f.link
+// push accepts b, piece by piece, when there is room; with try it does not wait for that. The caller is the one who
+// writes, and does not hold the mutex.
+func (f *Flow) push(b []byte, try bool) (n int, err error) {
 	for n < len(b) {
-		l.mu.Lock()
+		p := f.cut(b[n:])
+		if fits, err := f.fit(p, try); !fits {
+			return n, err
+		}
+		n += f.enter(b[n:], p)
+	}
+	return n, nil
+}
+
+// fit waits until there is room for a piece; with try it only looks.
+func (f *Flow) fit(p piece, try bool) (bool, error) {
+	l := f.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
 		err := f.writeErr(try)
 		if err == nil && f.accept == 0 {
 			err = f.acceptErr
 			f.effects.Failed++
 		}
-		if err != nil {
-			l.mu.Unlock()
-			return n, err
+		if err != nil || f.room(p) > 0 || try {
+			return err == nil && f.room(p) > 0, err
 		}
-		m := f.room(len(b) - n)
-		if m <= 0 {
-			ch, by := f.wait(), f.writeBy
-			l.mu.Unlock()
-			if !try {
-				waitUntil(ch, by)
-			}
-			return n, nil
-		}
-		size, latency, ask, packet := f.pieces, f.latency, f.latencyOf, f.packet
-		left := f.left
+		ch, by := f.wait(), f.writeBy
 		l.mu.Unlock()
-		// User code runs without the mutex. There can only be more room afterwards, unless a fault was set meanwhile.
-		if packet != nil {
-			if left == 0 {
-				left = max(1, packet(b[n:]))
-			}
-			m = min(m, left)
-		}
-		uncut := m
-		if size != nil {
-			m = max(1, min(m, size(m)))
-		}
-		split := m < uncut
-		if ask != nil {
-			latency = ask()
-		}
+		waitUntil(ch, by)
 		l.mu.Lock()
-		m = min(m, f.room(len(b)-n))
-		if f.add(b[n:n+m], latency) && split {
-			f.effects.Split++
-		}
-		f.left = max(0, left-m)
-		l.mu.Unlock()
-		n += m
 	}
-	return n, nil
+}
+
+// enter puts the piece that b begins with on its way, or what fits of it. That is nothing if a fault was set since
+// there was room.
+func (f *Flow) enter(b []byte, p piece) int {
+	l := f.link
+	l.mu.Lock()
+	latency, ask := f.latency, f.latencyOf
+	l.mu.Unlock()
+	if ask != nil {
+		latency = ask() // it is the user's
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := f.room(p)
+	if f.add(b[:m], latency) && p.split {
+		f.effects.Split++
+	}
+	f.left = max(0, p.left-m)
+	return m
 }
 
 // add puts bytes on their way; false: they go nowhere.
