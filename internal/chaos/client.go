@@ -22,6 +22,7 @@ import (
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/internal/canary"
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // clientOptions are what a client's process is told.
@@ -244,8 +245,9 @@ func (c *client) begin() {
 	}
 	helper(0, c.sc.cancels, c.cancelMany)
 	helper(1, c.sc.hogs, c.exhaust)
+	helper(2, c.sc.memory > 0, c.weigh)
 	for i := range c.opened {
-		helper(uint64(2+i), c.sc.closes, func(ctx context.Context, r *rand.Rand) { c.reopen(ctx, r, i) })
+		helper(uint64(3+i), c.sc.closes, func(ctx context.Context, r *rand.Rand) { c.reopen(ctx, r, i) })
 	}
 }
 
@@ -276,6 +278,9 @@ func (c *client) closeOne(o *opened) {
 	if text, err := json.Marshal(o.c.Diagnostics()); err != nil || c.secrets.In(text) {
 		c.violate("P13", "", "the password is in the diagnostics, or these cannot be written: %v", err)
 	}
+	if c.sc.queue > 0 {
+		c.fired(faultFull, refusedByAFullConnection(o.c.RetryStats()))
+	}
 	began := time.Now()
 	err := o.c.Close()
 	now := time.Now()
@@ -287,6 +292,15 @@ func (c *client) closeOne(o *opened) {
 		c.violate("P11", "", "Close took %v of %v, the process was not run for %v: %v", now.Sub(began), closeLimit,
 			stalled, err)
 	}
+}
+
+// refusedByAFullConnection counts the attempts that found no room and were made again.
+func refusedByAFullConnection(all retry.Stats) (n int) {
+	for _, of := range all.Operations {
+		r := of.Reasons[retry.EndpointNotWritable]
+		n += int(r.Retries + r.Transparent)
+	}
+	return n
 }
 
 // reopen closes a client at any moment, in its handshakes too, and opens another one in its place.

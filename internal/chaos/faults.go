@@ -15,6 +15,8 @@ import (
 // Faults that are counted elsewhere than in the tables below.
 const (
 	faultSlow         = "a node reads slowly"
+	faultFull         = "a connection is full, and a call waits for room"
+	faultMemory       = "the memory is close to its limit"
 	faultNoDescriptor = "a connection fails: no descriptor is left"
 	faultCancelled    = "many calls are cancelled at once"
 	faultClosed       = "a client is closed under load"

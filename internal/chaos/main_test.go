@@ -98,6 +98,11 @@ func TestPlantedDefectsAreNoticed(t *testing.T) {
 			planted(t, o, property)
 		})
 	}
+	t.Run(plantHeap+" with little memory", func(t *testing.T) {
+		o := options(plantHeap, time.Second)
+		o.Scenario = "little memory"
+		planted(t, o, "P12")
+	})
 	for plant, property := range map[string]string{
 		plantLost: "P3", plantTwice: "P2", plantUntrue: "P4", plantUnended: "P1", plantLate: "P1",
 		plantGoroutine: "P11", plantDescriptor: "P11",

@@ -84,7 +84,9 @@ func TestAReportSaysWhatWasNotMet(t *testing.T) {
 		for _, c := range changes {
 			r.Faults[c.name] = 1
 		}
-		for _, name := range []string{faultSlow, faultNoDescriptor, faultCancelled, faultClosed} {
+		for _, name := range []string{
+			faultSlow, faultFull, faultMemory, faultNoDescriptor, faultCancelled, faultClosed,
+		} {
 			r.Faults[name] = 1
 		}
 		for _, name := range []string{

@@ -15,7 +15,7 @@ const (
 	plantLate       = "late"       // a call ends 200 ms after its deadline
 	plantGoroutine  = "goroutine"  // a goroutine is left; in a soak, one with each sample
 	plantDescriptor = "descriptor" // the same with a descriptor
-	plantHeap       = "heap"       // of a soak: memory is kept
+	plantHeap       = "heap"       // of a soak, and of a round with little memory: memory is kept
 	plantLatency    = "latency"    // of a soak: calls take longer and longer
 	plantFailing    = "failing"    // of a soak: from a moment on all calls fail at once
 	plantHanging    = "hanging"    // of a soak: from a moment on no call ends

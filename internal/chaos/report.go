@@ -163,7 +163,7 @@ func (r *Report) finish(took time.Duration, rounds int, all bool) {
 	for _, c := range changes {
 		need(r.Faults, c.name)
 	}
-	need(r.Faults, faultSlow, faultNoDescriptor, faultCancelled, faultClosed)
+	need(r.Faults, faultSlow, faultFull, faultMemory, faultNoDescriptor, faultCancelled, faultClosed)
 	need(r.Reached, string(applied), string(refused), "in doubt, applied 0 times", "in doubt, applied 1 times")
 	slices.Sort(r.NotReached)
 	r.NotReached = slices.Compact(r.NotReached)

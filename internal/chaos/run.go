@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -250,8 +251,8 @@ func (rd *round) startClient() (err error) {
 	if oneProcessor(rd.o.Seed, rd.number) {
 		env = append(env, "GOMAXPROCS=1")
 	}
-	if rd.sc.memory != "" {
-		env = append(env, "GOMEMLIMIT="+rd.sc.memory)
+	if rd.sc.memory > 0 {
+		env = append(env, "GOMEMLIMIT="+strconv.FormatInt(rd.sc.memory, 10))
 	}
 	if rd.client, err = rd.start(PartClient, "the client", o, env...); err != nil {
 		return err

@@ -15,7 +15,7 @@ type scenario struct {
 	cancels  bool          // contexts of many calls end at once, again and again
 	closes   bool          // clients are closed and opened again at any moment
 	hogs     bool          // the process has no descriptor left at times
-	memory   string        // GOMEMLIMIT
+	memory   int64         // GOMEMLIMIT, bytes; 0: none
 	mocks    bool          // each node's process is a mock, whose documents are gone when it is killed
 }
 
@@ -33,7 +33,7 @@ var scenarios = []scenario{
 	{name: "50 clusters", clusters: 50, workers: 100, pause: 20 * time.Millisecond, value: 256},
 	{
 		name: "little memory", clusters: 1, workers: 32, pause: 5 * time.Millisecond, value: 256 << 10,
-		memory: "32MiB",
+		memory: 32 << 20,
 	},
 	{name: "mock processes", clusters: 1, workers: 64, pause: 2 * time.Millisecond, value: 256, mocks: true},
 }

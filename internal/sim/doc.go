@@ -17,7 +17,8 @@
 //	P7   each call is judged by its own strategy, or by the one of the calls without one
 //	P8   the map in use never goes back, and a newer one that an answer brings is used; nor do ids of collections, and
 //	     no call ends for want of a collection that exists
-//	P9   once the faults have stopped, calls succeed again
+//	P9   once the faults have stopped, calls succeed again: at most 5 s later, or 30 s where sockets may have vanished
+//	     without a word; but for views that are only at nodes to which the password must not go
 //	P10  attempts and dials are bounded, also where a server drives them
 //	P11  Close ends in time, and leaves no goroutine, socket, timer or call that waits
 //	P12  what waits is bounded, no connection in use is closed without a cause, and no answer of a service is unpacked
@@ -39,11 +40,12 @@
 // have stopped, each service is asked for rows some times more: each of these requests must give all of them, see
 // recovery.go. In some of the runs all connections are over TLS, and values and maps compressed.
 //
-// The faults are those of the programme, see programme.go. A fault counts when something has met it, see met.go: what
-// is set for a connection over which nothing goes does not. A set of seeds that is large enough has to meet each of
-// them, every reason for a retry, every branch of the decision about an answer, every kind of operation, every phase in
-// which a call can be ended, and from a million calls on every kind of error. Three in a hundred histories at most may
-// be left without a judgement because that would take too long.
+// The faults are those of the programme, see programme.go. A fault of a connection or of answers counts when
+// something has met it, see met.go: what is set for a connection over which nothing goes does not. A change of the
+// cluster, and what happens to a node as a whole, counts when it has been made. A set of seeds that is large enough has
+// to meet each of them, every reason for a retry, every branch of the decision about an answer, every kind of
+// operation, every phase in which a call can be ended, and from a million calls on every kind of error. Three in a
+// hundred histories at most may be left without a judgement because that would take too long.
 //
 // The package is beside the layers: it may import all of them and testing too. Nothing but the command's chaos
 // subcommand and test files import it. It holds no fault of its own making that a user's own tests could not have: it

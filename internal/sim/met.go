@@ -8,7 +8,8 @@ import (
 )
 
 // A fault counts what has met it, not what it was set for: a connection over which nothing goes while its answers would
-// be lost meets nothing. What goes over connections is counted by the network, see mock.Effects.
+// be lost meets nothing. What goes over connections is counted by the network, see mock.Effects. A change of the
+// cluster counts when it has been made: a map that is new is met by each call behind it.
 
 // fired counts a fault that was met.
 func (w *world) fired(name string, n int) {

@@ -102,7 +102,7 @@ func TestTheSameSeedGivesTheSameTraceWithSmallLimits(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, o := range []sim.Options{{Seed: 100_030, Ops: 300}, {Seed: 100_023, Ops: 600}} {
 		require.Contains(t, tenTimes(t, o), "tight true")
-		if testing.Short() || raceEnabled {
+		if testing.Short() {
 			return
 		}
 	}
