@@ -25,7 +25,7 @@ const (
 	chaosLimit   = 2 * time.Minute // of real time for one seed, and then as much again for each 50 000 calls
 	chaosNeeds   = 200_000         // calls from which on a set must have met everything
 	chaosMaxSeed = 1 << 20
-	chaosReplays = 5 // seeds of a set that are run again
+	chaosReplays = 5 // seeds that are run again, the first ones, unless told
 )
 
 // chaosCmd runs the simulation: each seed in a process of its own, because a deadlock or a panic ends it.
@@ -38,6 +38,7 @@ type chaosCmd struct {
 	Without []string      `sep:"none" placeholder:"NAME" help:"Leave out a fault, a change or a part of the run (repeatable)."`
 	Workers int           `help:"The most workers of a run."`
 	Nodes   int           `help:"The most nodes of a run."`
+	Replay  *bool         `negatable:"" help:"Run each seed twice and compare the traces (default: the first five)."`
 	Shrink  bool          `default:"true" negatable:"" help:"Look for a smaller run that fails like the first one (default: yes)."`
 	Break   sim.Defect    `hidden:"" help:"Plant a defect, to see that it is noticed."`
 	Limit   time.Duration `hidden:"" help:"How long one seed may take, in real time."`
@@ -109,7 +110,7 @@ func (c *chaosCmd) all(ctx context.Context, a *app, ops int) (*sim.Totals, error
 			for i := range next {
 				o := c.options(c.Seed + uint64(i))
 				o.Ops = ops
-				r := c.judged(ctx, self, o, i < chaosReplays && c.Seeds >= chaosReplays)
+				r := c.judged(ctx, self, o, c.replays(i))
 				if ctx.Err() != nil {
 					continue
 				}
@@ -136,6 +137,14 @@ func (c *chaosCmd) all(ctx context.Context, a *app, ops int) (*sim.Totals, error
 	}
 	t.Finish()
 	return t, nil
+}
+
+// replays reports whether the seed with that index is run again.
+func (c *chaosCmd) replays(i int) bool {
+	if c.Replay != nil {
+		return *c.Replay
+	}
+	return i < chaosReplays
 }
 
 // judged runs a seed, and again if that is to show whether it replays: another run of it, on two processors, has the
@@ -207,7 +216,7 @@ func (c *chaosCmd) smaller(ctx context.Context, a *app, v sim.Violation, ops int
 	if !found {
 		return nil
 	}
-	return a.print("smaller: %s\n\n%s\n", command(o), goTest(o))
+	return a.print("smaller: %s\n\n%s\n", command(o, v.Property), goTest(o, v.Property))
 }
 
 // chaosEnv marks the processes that run one seed.
@@ -224,7 +233,7 @@ func (c *chaosCmd) verdict(ctx context.Context, a *app, t *sim.Totals, ops int, 
 	for _, v := range t.Failures {
 		o := c.options(v.Seed)
 		o.Ops = ops
-		if err := a.print("%s%s\n  again: %s\n", v, builtFrom(), command(o)); err != nil {
+		if err := a.print("%s%s\n  again: %s\n", v, builtFrom(), command(o, v.Property)); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -24,8 +23,7 @@ type shrinker struct {
 	run      func(sim.Options) *sim.Report
 	property string
 	best     sim.Options
-	plan     string   // of the best run
-	met      []string // faults and changes that it has met
+	faults   []string // that the best run may do without
 	left     int      // runs
 	until    time.Time
 }
@@ -42,14 +40,16 @@ func (c *chaosCmd) shrink(ctx context.Context, self string, v sim.Violation, ops
 		return o, false
 	}
 	s.fewerCalls()
-	s.without(slices.DeleteFunc(sim.Parts(), func(part string) bool { return !strings.Contains(s.plan, part+" true") }))
-	s.without(s.met)
+	plan := sim.Plan(s.best)
+	s.without(slices.DeleteFunc(sim.Parts(), func(part string) bool { return !strings.Contains(plan, part+" true") }))
+	s.without(s.faults)
 	s.fewerActors()
 	s.fewerCalls()
 	return s.best, true
 }
 
-// try runs o, which becomes the best if it fails as before.
+// try runs o, which becomes the best if it fails as before. A process that has died cannot say what it has met, so such
+// a run may do without any fault.
 func (s *shrinker) try(o sim.Options) bool {
 	if s.ctx.Err() != nil || s.left == 0 || time.Now().After(s.until) {
 		return false
@@ -60,7 +60,9 @@ func (s *shrinker) try(o sim.Options) bool {
 	if s.ctx.Err() != nil || !slices.ContainsFunc(r.Violations, alike) {
 		return false
 	}
-	s.best, s.plan, s.met = o, r.Plan, slices.Sorted(maps.Keys(r.FaultsFired))
+	s.best, s.faults = o, slices.DeleteFunc(sim.Faults(), func(name string) bool {
+		return slices.Contains(o.Without, name) || s.property != sim.Died && r.FaultsFired[name] == 0
+	})
 	return true
 }
 
@@ -124,8 +126,9 @@ func builtFrom() string {
 	return "\n  commit " + revision + changed
 }
 
-// command is what runs the options again.
-func command(o sim.Options) string {
+// command is what runs the options again, and shows that they violate the property. That a seed does not replay takes
+// two runs.
+func command(o sim.Options, property string) string {
 	text := fmt.Sprintf("couchcore chaos --seed %d --seeds 1 --ops %d", o.Seed, o.Ops)
 	if o.Workers > 0 {
 		text += fmt.Sprintf(" --workers %d", o.Workers)
@@ -136,11 +139,19 @@ func command(o sim.Options) string {
 	for _, name := range o.Without {
 		text += fmt.Sprintf(" --without %q", name)
 	}
+	if property == sim.Replay {
+		text += " --replay"
+	}
 	return text
 }
 
-// goTest is a test of package sim_test that runs the options again.
-func goTest(o sim.Options) string {
+// goTest is a test of package sim_test that runs the options again, and compares the traces of ten runs if the property
+// is that they are the same.
+func goTest(o sim.Options, property string) string {
+	helper := "run"
+	if property == sim.Replay {
+		helper = "tenTimes"
+	}
 	fields := []string{fmt.Sprintf("Seed: %d, Ops: %d", o.Seed, o.Ops)}
 	if o.Workers > 0 {
 		fields = append(fields, fmt.Sprintf("Workers: %d", o.Workers))
@@ -151,6 +162,6 @@ func goTest(o sim.Options) string {
 	if len(o.Without) > 0 {
 		fields = append(fields, fmt.Sprintf("Without: %#v", o.Without))
 	}
-	return fmt.Sprintf("func TestSeed%d(t *testing.T) {\n\trun(t, sim.Options{%s})\n}", o.Seed,
+	return fmt.Sprintf("func TestSeed%d(t *testing.T) {\n\t%s(t, sim.Options{%s})\n}", o.Seed, helper,
 		strings.Join(fields, ", "))
 }

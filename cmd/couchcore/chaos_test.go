@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,50 +40,28 @@ func TestChaos(t *testing.T) {
 	require.Contains(t, r.stdout, "violations       0\nOK\n")
 }
 
+// The first five seeds are run again, or all of them, or none.
+func TestChaosRunsSeedsAgain(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want int
+	}{
+		{"--seeds 1", 1},
+		{"--seeds 7", 5},
+		{"--seeds 7 --replay", 7},
+		{"--seeds 7 --no-replay", 0},
+	} {
+		r := couchcore(strings.Fields("chaos --json --ops 140 " + c.args)...)
+		require.Zero(t, r.code, r.stderr+r.stdout)
+		require.EqualValues(t, c.want, r.object(t)["replayed"], c.args)
+	}
+}
+
 func TestChaosNamesTheSeed(t *testing.T) {
 	r := couchcore("chaos", "--seed", "7", "--seeds", "1", "--ops", "1000", "--break", "leaked-socket", "--no-shrink")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "P11 violated by seed 7")
 	require.Contains(t, r.stdout, "again: couchcore chaos --seed 7 --seeds 1 --ops 1000")
-}
-
-// TestChaosFindsASmallerRun: a failure is shown with fewer calls, workers, nodes and faults, as a command and a test.
-func TestChaosFindsASmallerRun(t *testing.T) {
-	var r result
-	seed := ""
-	for n := 1; r.code != exitFailed; n++ { // in some seeds the node that lies is not asked for what it keeps back
-		require.Less(t, n, 9)
-		seed = strconv.Itoa(n)
-		r = couchcore("chaos", "--seed", seed, "--seeds", "1", "--ops", "1000", "--break", "stale-read")
-	}
-	_, line, ok := strings.Cut(r.stdout, "\nsmaller: couchcore chaos --")
-	require.True(t, ok, r.stdout)
-	line, test, _ := strings.Cut(line, "\n")
-	require.Contains(t, test, "func TestSeed"+seed+"(t *testing.T) {\n\trun(t, sim.Options{Seed: "+seed+", Ops: ")
-	again := []string{"chaos", "--break=stale-read", "--no-shrink"}
-	for flag := range strings.SplitSeq(line, " --") {
-		name, value, _ := strings.Cut(flag, " ")
-		if unquoted, err := strconv.Unquote(value); err == nil {
-			value = unquoted
-		}
-		again = append(again, "--"+name+"="+value)
-	}
-	require.Contains(t, again, "--workers=1")
-	require.Contains(t, again, "--nodes=1")
-	r = couchcore(again...)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "P5 violated by seed "+seed)
-	require.Contains(t, line, " --without ")
-}
-
-// A seed that does not replay is made smaller as any other failure is: each smaller run is run twice.
-func TestChaosFindsASmallerRunOfASeedThatDoesNotReplay(t *testing.T) {
-	r := couchcore("chaos", "--seed", "7", "--seeds", "5", "--ops", "500", "--break", "unsteady")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "replay violated by seed 7: another run of the seed has the trace ")
-	_, line, ok := strings.Cut(r.stdout, "\nsmaller: couchcore chaos --")
-	require.True(t, ok, r.stdout)
-	require.Contains(t, line, " --ops 25 --workers 1 --nodes 1 ")
 }
 
 // What the command prints, but for the numbers: those change with the client.

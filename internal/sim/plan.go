@@ -11,9 +11,9 @@ import (
 type Options struct {
 	Seed uint64
 	Ops  int // calls that the workers make, about; 0 means 5000
-	// Without leaves out parts of what the seed draws: Parts, and faults and changes by their names. Workers and Nodes
-	// are upper limits; 0 means no limit. What is left is drawn as before. They are for smaller runs that show the
-	// same.
+	// Without leaves out parts of what the seed draws: Parts, and faults and changes by their names, see Faults.
+	// Workers and Nodes are upper limits; 0 means no limit. What is left is drawn as before. They are for smaller runs
+	// that show the same.
 	Without        []string
 	Workers, Nodes int
 	// Progress, unless it is nil, says how far the run is while it goes on.
@@ -121,6 +121,9 @@ var parts = map[string]func(p *plan) *bool{
 
 // Parts are the parts of a run that Options.Without may name, besides faults and changes.
 func Parts() []string { return slices.Sorted(maps.Keys(parts)) }
+
+// Plan says what the seed draws for a run, as the run's report does.
+func Plan(o Options) string { return draw(o).String() }
 
 // leavesOut reports whether the run is without the fault or change.
 func (p *plan) leavesOut(name string) bool { return slices.Contains(p.Without, name) }

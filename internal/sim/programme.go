@@ -77,14 +77,27 @@ func programme() []programmed {
 	}
 }
 
-// injections are the names of everything that this package injects.
-func injections() (names []string) {
+// Faults are the names of the faults and changes that Options.Without may name. What else is injected belongs to one of
+// them, or to a part of the run.
+func Faults() (names []string) {
 	for _, f := range faults() {
 		names = append(names, f.name)
 	}
 	for _, c := range changes() {
 		names = append(names, c.name)
 	}
+	for _, step := range handshakeSteps {
+		names = append(names, resetAt(closedAt(step)))
+	}
+	for _, m := range []manners{panics, blocks} {
+		names = append(names, misbehaving(delivering, m).name)
+	}
+	return append(names, resetAt(beforeHello), emptyMap, lagging, anyRefusal, barredAtFirst)
+}
+
+// injections are the names of everything that this package injects.
+func injections() []string {
+	names := Faults()
 	for _, l := range lies() {
 		names = append(names, l.name)
 	}
@@ -96,12 +109,5 @@ func injections() (names []string) {
 			names = append(names, served(s, e.name))
 		}
 	}
-	for _, step := range handshakeSteps {
-		names = append(names, resetAt(closedAt(step)))
-	}
-	for _, m := range []manners{panics, blocks} {
-		names = append(names, misbehaving(delivering, m).name)
-	}
-	return append(names, resetAt(beforeHello), bucketFlushed, bucketRenewed, shortWrites, emptyMap, lagging, anyRefusal,
-		barredAtFirst)
+	return append(names, bucketFlushed, bucketRenewed, shortWrites)
 }

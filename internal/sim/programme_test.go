@@ -61,6 +61,22 @@ func TestTheProgrammeIsComplete(t *testing.T) {
 	}
 }
 
+// Runs that leave out all faults that can be named meet none of them, and what else is injected they still meet. A
+// report's plan is known before its run.
+func TestFaultsCanBeLeftOut(t *testing.T) {
+	met := map[string]int{}
+	for seed := range uint64(12) {
+		o := Options{Seed: 1 + seed, Ops: 300, Without: Faults()}
+		r := Run(t, o)
+		require.Equal(t, r.Plan, Plan(o))
+		for name, n := range r.FaultsFired {
+			require.NotContains(t, o.Without, name)
+			met[name] += n
+		}
+	}
+	require.Contains(t, met, bucketFlushed)
+}
+
 // What HELLO asks for in the runs is refused in turn, all of it.
 func TestEveryFeatureIsRefused(t *testing.T) {
 	o := Options{Seed: 3, Ops: 50}

@@ -77,7 +77,6 @@ func TestARunCanDoWithoutMapsThatAreEmptyAtFirst(t *testing.T) {
 // under it this test sees more. What cryptography draws at random is not in the trace, but it is on the wire: it must
 // have the same length each time.
 func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	ops, seeds := 300, uint64(8)
 	if raceEnabled {
 		ops, seeds = 200, 6 // it takes ten times as long
@@ -99,7 +98,6 @@ func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
 // With small limits it must not depend on the scheduler which call finds a place. In the first of these seeds more
 // calls fail at one instant than may wait for their retry; in the second one, scans meet full connections.
 func TestTheSameSeedGivesTheSameTraceWithSmallLimits(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, o := range []sim.Options{{Seed: 100_030, Ops: 300}, {Seed: 100_023, Ops: 600}} {
 		require.Contains(t, tenTimes(t, o), "tight true")
 		if testing.Short() {
@@ -108,10 +106,11 @@ func TestTheSameSeedGivesTheSameTraceWithSmallLimits(t *testing.T) {
 	}
 }
 
-// tenTimes runs a seed ten times, in turn on one processor and on two, and gives its plan.
+// tenTimes runs a seed ten times, in turn on one processor and on two, and gives its plan. The chaos command prints
+// tests that call it.
 func tenTimes(t *testing.T, o sim.Options) (plan string) {
 	t.Helper()
-	runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	r := sim.Run(t, o)
 	first := r.Lines()
 	require.Greater(t, len(first), 2*o.Ops)
