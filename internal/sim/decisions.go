@@ -31,6 +31,9 @@ const (
 	reconnects    branch = "answer: the connection has no bucket"
 	movedWithMap  branch = "answer: not my vbucket, with a map"
 	movedNoMap    branch = "answer: not my vbucket, without one"
+	movedNewer    branch = "answer: not my vbucket, with a map that is newer"
+	movedKnown    branch = "answer: not my vbucket, with a map that is not newer"
+	movedForeign  branch = "answer: not my vbucket, with a map of another bucket, or none that can be read"
 	staleLogin    branch = "answer: the login is stale"
 	afterItsCall  branch = "21 answer to a call that has ended"
 	retriesPrefix        = "answer: retried for "
@@ -40,7 +43,8 @@ const (
 func branches() []branch {
 	bs := []branch{
 		succeeds, refuses, mayHaveDone, nodeUnsure, mapRetries, mapMayHave, mapRefuses, mapUnknown, mapFetches,
-		mapBreaks, mapLimits, reconnects, movedWithMap, movedNoMap, staleLogin, afterItsCall,
+		mapBreaks, mapLimits, reconnects, movedWithMap, movedNoMap, movedNewer, movedKnown, movedForeign, staleLogin,
+		afterItsCall,
 	}
 	for _, why := range []retry.Reason{
 		retry.KVNotMyVBucket, retry.KVCollectionOutdated, retry.BucketNotReady, retry.KVLocked,

@@ -90,7 +90,20 @@ func (w *world) refusal(s *sent, p *memd.Packet) {
 		}
 	}
 	var brought version
-	if json.Unmarshal(p.Value, &brought) != nil || brought.Name != bucketName || brought.Rev >= ahead {
+	if json.Unmarshal(p.Value, &brought) != nil || brought.Name != bucketName {
+		if len(p.Value) > 0 {
+			w.reached(string(movedForeign), 1)
+		}
+		return
+	}
+	if v, _, ok := w.used(); ok {
+		is := movedKnown
+		if v.older(brought) {
+			is = movedNewer
+		}
+		w.reached(string(is), 1)
+	}
+	if brought.Rev >= ahead {
 		return
 	}
 	w.later.call(digests, func() {
