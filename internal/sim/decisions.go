@@ -32,7 +32,7 @@ const (
 	movedWithMap  branch = "answer: not my vbucket, with a map"
 	movedNoMap    branch = "answer: not my vbucket, without one"
 	movedNewer    branch = "answer: not my vbucket, with a map that is newer"
-	movedKnown    branch = "answer: not my vbucket, with a map that is not newer"
+	movedKnown    branch = "answer: not my vbucket, with a map that is not known to be newer"
 	movedForeign  branch = "answer: not my vbucket, with a map of another bucket, or none that can be read"
 	staleLogin    branch = "answer: the login is stale"
 	afterItsCall  branch = "21 answer to a call that has ended"
