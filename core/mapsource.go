@@ -331,7 +331,7 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 	}
 	idle := time.AfterFunc(cfg.Timeout, cancel)
 	defer idle.Stop()
-	encryption := s.b.c.tls.Load()
+	generation, encryption := s.b.c.logins.newest(), s.b.c.tls.Load()
 	body, err := s.get(streaming, addr, paths.stream)
 	if err == nil {
 		defer body.Close()
@@ -353,7 +353,7 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 	for {
 		raw, err := maps.next()
 		if err != nil {
-			return some && !errors.Is(err, errMapSize), s.failure(addr, err)
+			return some && !errors.Is(err, errMapSize), s.failure(addr, generation, err)
 		}
 		if err := s.take(ctx, addr, raw); err != nil && s.b.router.Snapshot() == nil {
 			return false, err // another node may have one that can be used
@@ -395,6 +395,7 @@ func (s *mapSource) watch(stop <-chan struct{}, encryption *tls.Config, cancel f
 func (s *mapSource) once(ctx context.Context, addr string, paths []string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.c.cfg.Maps.OverHTTP.Timeout)
 	defer cancel()
+	generation := s.b.c.logins.newest()
 	body, err := s.get(ctx, addr, paths)
 	if err != nil {
 		return err
@@ -405,7 +406,7 @@ func (s *mapSource) once(ctx context.Context, addr string, paths []string) error
 		err = errMapSize
 	}
 	if err != nil {
-		return s.failure(addr, err)
+		return s.failure(addr, generation, err)
 	}
 	return s.take(ctx, addr, raw)
 }
@@ -426,7 +427,7 @@ func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.Re
 		var body io.ReadCloser
 		var err error
 		if status, body, err = s.b.c.http.Get(ctx, addr, path); err != nil {
-			return nil, s.failure(addr, err)
+			return nil, s.failure(addr, generation, err)
 		}
 		track.Passed(handshake.StepTLS)
 		if status != http.StatusUnauthorized {
@@ -441,9 +442,7 @@ func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.Re
 			break
 		}
 	}
-	refused := s.failure(addr, httpStatusError(status))
-	refused.Generation = generation
-	return nil, refused
+	return nil, s.failure(addr, generation, httpStatusError(status))
 }
 
 // httpStatusError is an answer without a map.
@@ -451,13 +450,14 @@ type httpStatusError int
 
 func (e httpStatusError) Error() string { return fmt.Sprintf("the node answered HTTP %d", int(e)) }
 
-// failure is why a node has given no map, in the form of a failed connection.
-func (s *mapSource) failure(addr string, err error) *handshake.Error {
+// failure is why a node has given no map, in the form of a failed connection. The generation is that of the credentials
+// when the request was begun.
+func (s *mapSource) failure(addr string, generation uint64, err error) *handshake.Error {
 	var cause error
 	if errors.Is(err, context.DeadlineExceeded) {
 		cause = context.DeadlineExceeded
 	}
-	ce := &handshake.Error{Addr: addr, Bucket: s.b.name, Step: handshake.StepHTTP}
+	ce := &handshake.Error{Addr: addr, Bucket: s.b.name, Step: handshake.StepHTTP, Generation: generation}
 	ce.Err = handshake.InWords(handshake.StepDial, err, cause, s.b.c.cfg.Maps.OverHTTP.Timeout)
 	var status httpStatusError
 	switch {

@@ -3,13 +3,20 @@ package field_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/mock/scripted"
 )
 
@@ -35,22 +42,23 @@ func TestOneSeedThatRefusesDoesNotEndWaitReady_D130(t *testing.T) {
 		"the login":  {memd.OpSASLAuth, memd.StatusAuthError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := scripted.New(t, 2)
-			s.Map = func(_ *scripted.Node, bucket string) []byte {
-				return s.Render(scripted.Spec{Bucket: bucket, Live: []int{1}})
-			}
-			refuses(s.Nodes[0], refusal.op, refusal.status)
-			s.Nodes[1].SetHook(func(_ *scripted.Session, p *memd.Packet) bool {
-				if p.Opcode == memd.OpHello {
-					time.Sleep(100 * time.Millisecond)
+			virtualScripted(t, 2, func(t *testing.T, s *scripted.Cluster, change func(*core.Config)) {
+				s.Map = func(_ *scripted.Node, bucket string) []byte {
+					return s.Render(scripted.Spec{Bucket: bucket, Live: []int{1}})
 				}
-				return false
+				refuses(s.Nodes[0], refusal.op, refusal.status)
+				s.Nodes[1].SetHook(func(_ *scripted.Session, p *memd.Packet) bool {
+					if p.Opcode == memd.OpHello {
+						time.Sleep(100 * time.Millisecond)
+					}
+					return false
+				})
+				c := open(t, s, saslPlainOnly("pw"), change)
+				b := c.Bucket("default")
+				require.NoError(t, b.WaitReady(within(t, 2*time.Second)))
+				require.NoError(t, upsert(t, b))
+				require.NoError(t, c.WaitReady(within(t, 2*time.Second)))
 			})
-			c := open(t, s, saslPlainOnly("pw"))
-			b := c.Bucket("default")
-			require.NoError(t, b.WaitReady(within(t, 2*time.Second)))
-			require.NoError(t, upsert(t, b))
-			require.NoError(t, c.WaitReady(within(t, 2*time.Second)))
 		})
 	}
 }
@@ -79,4 +87,82 @@ func TestNewCredentialsAfterRefusals_D130(t *testing.T) {
 	require.NoError(t, upsert(t, b))
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
 	require.NoError(t, c.WaitReady(context.Background()))
+}
+
+// What an attempt meets that was begun with the former roots, or as the former user, is not held against the new ones.
+// Each attempt is held up in the program's Dial until the new ones are there.
+func TestOldAttemptsAfterNewCredentials_D273(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(m *mock.Cluster, cfg *core.Config)
+		after  func(m *mock.Cluster, c *core.Cluster) error
+	}{
+		"roots": {
+			func(m *mock.Cluster, cfg *core.Config) {
+				cfg.Seeds.Hosts = []string{m.Node(0).TLSAddr(), m.Node(1).TLSAddr()}
+				cfg.TLS = core.TLSConfig{Enabled: true, Config: &tls.Config{RootCAs: x509.NewCertPool()}}
+			},
+			func(m *mock.Cluster, c *core.Cluster) error {
+				err := c.SetTLS(trusted(m))
+				c.RenewLogins()
+				return err
+			},
+		},
+		"bucket": {
+			func(_ *mock.Cluster, cfg *core.Config) {
+				cfg.Auth.Username, cfg.Auth.Password = "stranger", core.NewSecret("password")
+			},
+			func(_ *mock.Cluster, c *core.Cluster) error {
+				return c.SetCredentials(core.Credentials{
+					Username: "Administrator", Password: core.NewSecret("password"),
+				})
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual(), mock.TLS(),
+					mock.User("Administrator", "password"), mock.User("stranger", "password", "other"))
+				held := make(chan struct{})
+				client := onMock(t, m, func(cfg *core.Config) {
+					c.before(m, cfg)
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						<-held
+						return m.Dial(ctx, network, addr)
+					}
+				})
+				b := client.Bucket("default")
+				synctest.Wait()
+				require.NoError(t, c.after(m, client))
+				ready, called := make(chan error, 1), make(chan error, 1)
+				go func() { ready <- b.WaitReady(fresh(t)) }()
+				go func() {
+					_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k")})
+					called <- err
+				}()
+				synctest.Wait()
+				close(held)
+				require.NoError(t, <-ready)
+				require.NoError(t, <-called)
+			})
+		})
+	}
+}
+
+// A user that may not use the bucket is replaced by one that may: calls from then on wait for the new one's login.
+func TestAnotherUserMayUseTheBucket_D273(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual(),
+			mock.User("Administrator", "password"), mock.User("stranger", "password", "other"))
+		c := onMock(t, m, func(cfg *core.Config) {
+			cfg.Auth.Username, cfg.Auth.Password = "stranger", core.NewSecret("password")
+		})
+		b := c.Bucket("default")
+		require.ErrorIs(t, b.WaitReady(fresh(t)), cberr.BucketAccess)
+		require.NoError(t, c.SetCredentials(core.Credentials{
+			Username: "Administrator", Password: core.NewSecret("password"),
+		}))
+		_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		require.NoError(t, b.WaitReady(fresh(t)))
+	})
 }

@@ -21,7 +21,7 @@ type Record struct {
 	sick       []*Track         // those with a condition, the oldest first
 	working    map[string]int   // key-value connections that work, by bucket
 	total      int              // of all connections that work
-	generation uint64           // refusals of older credentials do not count
+	generation uint64           // what attempts with older credentials meet does not count
 	told       map[subject]bool // conditions that the log tells as set
 	// OnSet is called, outside the lock, after a condition was set that the connection did not have: calls that wait
 	// for something else may now know better.
@@ -66,7 +66,7 @@ func (t *Track) note(ce *handshake.Error, cause error) (fresh bool) {
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	c := t.of(ce.Kind)
-	if c == nil || t.left || c == &t.auth && ce.Generation < t.h.generation {
+	if c == nil || t.left || ce.Generation < t.h.generation {
 		return false
 	}
 	if fresh = *c == nil; fresh && !t.isSick() {
@@ -183,15 +183,16 @@ func (t *Track) set(up bool) {
 	}
 }
 
-// NewCredentials forgets the refusals of all credentials older than those of that generation, those that are still
-// under way included, and of certificates: there may be others, or other roots.
+// NewCredentials forgets what attempts with credentials older than those of that generation have met, and what those
+// that are still under way meet: another user may log in and use the bucket, and there may be other roots.
 func (h *Record) NewCredentials(generation uint64) {
 	h.mu.Lock()
 	h.generation = generation
 	h.mu.Unlock()
 	all := func(string, string) bool { return true }
-	h.clear(cberr.AuthenticationFailure, all, all)
-	h.clear(cberr.TLSFailure, all, all)
+	for _, kind := range []*cberr.Kind{cberr.AuthenticationFailure, cberr.TLSFailure, cberr.BucketAccess} {
+		h.clear(kind, all, all)
+	}
 }
 
 // Condition is what keeps a bucket's calls from their node, or requests to services if bucket is AnyService; nil when
