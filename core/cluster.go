@@ -175,14 +175,16 @@ func (c *Cluster) wanted() []memd.Feature {
 // connectOptions are those of the next connection.
 func (c *Cluster) connectOptions() conn.Options {
 	id := fmt.Sprintf("%s/%016x", c.id, c.conns.Add(1))
-	generation := c.logins.newest() // before TLS is looked at: SetTLS comes before RenewLogins
+	generation := c.logins.newest()
 	encryption := c.tls.Load()
 	return conn.Options{
 		Options: handshake.Options{
-			Dial: c.cfg.Net.Dial, TLS: encryption, Generation: generation, Mechanisms: c.cfg.Auth.Mechanisms,
+			Dial: c.cfg.Net.Dial, TLS: encryption, Mechanisms: c.cfg.Auth.Mechanisms,
 			AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
 			Credentials: func(ctx context.Context, addr string) (handshake.Credentials, error) {
-				return c.logins.connection(ctx, addr, encryption != nil)
+				cr, err := c.logins.connection(ctx, addr, encryption != nil)
+				cr.Login.Generation = generation // TLS may be older than what is newest now
+				return cr, err
 			},
 			Agent: helloKey(id, c.agent()), ID: id, Features: c.wanted(),
 			Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,

@@ -64,6 +64,7 @@ func (c *Cluster) exchange(old, now *tls.Config) {
 	for _, b := range c.every() { // a bucket that is made from now on has the new ones
 		b.router.Readdress(hosts)
 	}
+	c.RenewLogins()          // what was met on the other ports, or is about to be, says nothing of these
 	c.telemetry.mapApplied() // the nodes' endpoints are others
 }
 

@@ -262,10 +262,12 @@ func (c *Cluster) showsNothing() bool {
 		cfg.Auth.Credentials == nil
 }
 
-// shows says why a node must not be sent the password, nil where it may, or where there is no password.
-func (c *Cluster) shows(addr string) error {
+// shows says why a node must not be sent the password, nil where it may, or where there is no password. Encrypted says
+// how the request goes that would have it, whatever the settings are by now.
+func (c *Cluster) shows(addr string, encrypted bool) error {
 	auth, t := &c.cfg.Auth, c.tls.Load()
-	if t != nil && !t.InsecureSkipVerify || auth.AllowPlain || auth.Username == "" && auth.Credentials == nil {
+	verified := encrypted && t != nil && !t.InsecureSkipVerify
+	if verified || auth.AllowPlain || auth.Username == "" && auth.Credentials == nil {
 		return nil
 	}
 	return c.filter.shows(addr)

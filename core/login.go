@@ -161,7 +161,8 @@ func (c *Cluster) SetCredentials(cr Credentials) error {
 }
 
 // RenewLogins makes open connections log in again as SetCredentials does, with what the configuration's provider gives
-// them then. It does not wait for that.
+// them then. It does not wait for that. Called more often than an attempt to connect takes, it keeps refusals from
+// ending calls: each is one of former credentials.
 func (c *Cluster) RenewLogins() {
 	c.renewAll(c.logins.rotate(nil))
 }

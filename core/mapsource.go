@@ -253,8 +253,10 @@ func (s *mapSource) hurry() {
 	}
 }
 
-// round asks one node after the other until one has brought something. It is false when all were asked in vain.
+// round asks one node after the other until one has brought something, or there are other credentials or TLS has been
+// turned on or off: the addresses may be of no use any more. It is false when all were asked in vain.
 func (s *mapSource) round(ctx context.Context) bool {
+	generation := s.b.c.logins.newest()
 	addrs := s.addresses()
 	if len(addrs) == 0 {
 		s.fails(ctx, "", errNoHTTP)
@@ -264,8 +266,8 @@ func (s *mapSource) round(ctx context.Context) bool {
 	start := int(s.b.c.cfg.Retry.JitterSource() * float64(len(addrs)))
 	for i := range addrs {
 		addr := addrs[(start+i)%len(addrs)]
-		some, err := s.listen(ctx, addr)
-		if ctx.Err() != nil || some || !s.needed() {
+		some, err := s.listen(ctx, addr, generation)
+		if ctx.Err() != nil || some || !s.needed() || s.b.c.logins.newest() != generation {
 			return true
 		}
 		s.fails(ctx, addr, err)
@@ -315,10 +317,10 @@ func (s *mapSource) paths() mapPaths {
 
 // listen takes maps from one node's stream until it ends, or for a while from a node that has no streams. The first map
 // is asked for by itself, because a stream may be kept back by what is between.
-func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err error) {
+func (s *mapSource) listen(ctx context.Context, addr string, generation uint64) (some bool, err error) {
 	paths := s.paths()
 	if s.b.router.Snapshot() == nil {
-		if err := s.once(ctx, addr, paths.once); err != nil {
+		if err := s.once(ctx, addr, paths.once, generation); err != nil {
 			return false, err
 		}
 		some = true
@@ -331,8 +333,8 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 	}
 	idle := time.AfterFunc(cfg.Timeout, cancel)
 	defer idle.Stop()
-	generation, encryption := s.b.c.logins.newest(), s.b.c.tls.Load()
-	body, err := s.get(streaming, addr, paths.stream)
+	encryption := s.b.c.tls.Load()
+	body, err := s.get(streaming, addr, paths.stream, generation)
 	if err == nil {
 		defer body.Close()
 	}
@@ -340,7 +342,7 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 		return true, nil
 	}
 	if err != nil {
-		if !some && s.once(ctx, addr, paths.once) != nil {
+		if !some && s.once(ctx, addr, paths.once, generation) != nil {
 			return false, err
 		}
 		sleep(ctx, s.b.c.cfg.Maps.PollInterval)
@@ -392,11 +394,10 @@ func (s *mapSource) watch(stop <-chan struct{}, encryption *tls.Config, cancel f
 }
 
 // once asks a node for one map.
-func (s *mapSource) once(ctx context.Context, addr string, paths []string) error {
+func (s *mapSource) once(ctx context.Context, addr string, paths []string, generation uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.c.cfg.Maps.OverHTTP.Timeout)
 	defer cancel()
-	generation := s.b.c.logins.newest()
-	body, err := s.get(ctx, addr, paths)
+	body, err := s.get(ctx, addr, paths, generation)
 	if err != nil {
 		return err
 	}
@@ -413,16 +414,17 @@ func (s *mapSource) once(ctx context.Context, addr string, paths []string) error
 
 // refresh asks any node for a newer map at once.
 func (s *mapSource) refresh(ctx context.Context) {
+	generation := s.b.c.logins.newest()
 	for _, addr := range s.addresses() {
-		if s.once(ctx, addr, s.paths().once) == nil {
+		if s.once(ctx, addr, s.paths().once, generation) == nil {
 			return
 		}
 	}
 }
 
 // get gives the body of the first of the paths that the node knows.
-func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.ReadCloser, error) {
-	status, generation, track := 0, s.b.c.logins.newest(), s.track(addr)
+func (s *mapSource) get(ctx context.Context, addr string, paths []string, generation uint64) (io.ReadCloser, error) {
+	status, track := 0, s.track(addr)
 	for _, path := range paths {
 		var body io.ReadCloser
 		var err error
@@ -451,7 +453,7 @@ type httpStatusError int
 func (e httpStatusError) Error() string { return fmt.Sprintf("the node answered HTTP %d", int(e)) }
 
 // failure is why a node has given no map, in the form of a failed connection. The generation is that of the credentials
-// when the request was begun.
+// before the node's address was looked up.
 func (s *mapSource) failure(addr string, generation uint64, err error) *handshake.Error {
 	var cause error
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -210,7 +210,7 @@ func (c *Cluster) telemetryEndpoints() (all []telemetry.Endpoint) {
 		n := &s.Nodes[i]
 		addr, ok := n.Addr(topology.Management, network, c.encrypted())
 		if ok && strings.HasPrefix(n.TelemetryPath, "/") && len(n.TelemetryPath) <= maxTelemetryPath &&
-			c.shows(addr) == nil {
+			c.shows(addr, c.encrypted()) == nil {
 			all = append(all, telemetry.Endpoint{Addr: addr, Path: n.TelemetryPath})
 		}
 	}

@@ -222,7 +222,14 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 }
 
 // Reconnect ends the pauses between attempts to connect: there are new credentials.
-func (r *Router) Reconnect() { r.logins.happens() }
+func (r *Router) Reconnect() {
+	r.logins.happens()
+	for _, p := range r.nodes.list() {
+		p.mu.Lock()
+		p.forgive()
+		p.mu.Unlock()
+	}
+}
 
 // Explain implements call.Explainer: it adds what keeps the call from its node now, the terminal conditions, and the
 // map that is not used.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
@@ -131,7 +132,7 @@ func (p *pipeline) serve(ctx context.Context, cn *conn.Conn) {
 			p.backoff.begins()
 			unconfirmed, logins := p.r.maps.unconfirmed.next(), p.r.logins.next()
 			if cn, err = p.connect(ctx); err != nil {
-				p.connectFailed(ctx, err)
+				p.connectFailed(ctx, err, logins)
 				if errors.Is(err, errForeign) {
 					pause(ctx, p.backoff.failed(), unconfirmed)
 					pause(ctx, p.backoff.turn(), nil)
@@ -213,11 +214,27 @@ func (p *pipeline) passed(s handshake.Step) {
 	}
 }
 
+// forgive has what the node has refused to former credentials named no more. The lock is held.
+func (p *pipeline) forgive() {
+	var ce *handshake.Error
+	if errors.As(p.lastErr, &ce) && ce.Kind != nil && ce.Kind != cberr.BucketNotFound {
+		p.lastErr = errAnew
+	}
+}
+
+var errAnew = errors.New("there are other credentials: a new attempt to connect is about to begin, or under way")
+
 var errFurther = errors.New("a new attempt to connect is under way, and has come further than the last one")
 
-func (p *pipeline) connectFailed(ctx context.Context, err error) {
+// connectFailed notes a failed attempt. logins is closed if there are other credentials than when it began.
+func (p *pipeline) connectFailed(ctx context.Context, err error, logins <-chan struct{}) {
 	p.mu.Lock()
 	p.failed, p.lastErr = true, err
+	select {
+	case <-logins:
+		p.forgive()
+	default:
+	}
 	p.mu.Unlock()
 	if ctx.Err() != nil {
 		return

@@ -16,7 +16,6 @@ import (
 type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext; cloned for each dial
-	Generation  uint64      // of the credentials when TLS was chosen, before Credentials is asked
 	Credentials func(ctx context.Context, addr string) (Credentials, error)
 	Mechanisms  []string // in order of preference; nil means SCRAM-SHA512, SHA256, SHA1, and PLAIN where it may be used
 	AllowPlain  bool     // PLAIN on a plaintext socket
@@ -159,7 +158,7 @@ func (d *dialogue) failed(err error) *Error {
 		e.Step = StepTLS // with TLS 1.3 a server refuses the client's certificate after the handshake
 	}
 	if e.Step == StepTLS {
-		e.Kind, e.Generation = cberr.TLSFailure, d.o.Generation
+		e.Kind = cberr.TLSFailure
 	}
 	e.Err = InWords(e.Step, err, nil, d.limit)
 	return e

@@ -38,7 +38,7 @@ type Error struct {
 	Err      error
 
 	Anonymous  bool   // the attempt had no credentials
-	Generation uint64 // of the credentials that the attempt used, or was about to use when TLS failed
+	Generation uint64 // of the credentials that the attempt used
 }
 
 // Error names the node, and says in words why it is not connected. A node that is only asked for its cluster map over

@@ -187,7 +187,7 @@ func (t *Track) set(up bool) {
 // that are still under way meet: another user may log in and use the bucket, and there may be other roots.
 func (h *Record) NewCredentials(generation uint64) {
 	h.mu.Lock()
-	h.generation = generation
+	h.generation = max(h.generation, generation) // two may come in the other order
 	h.mu.Unlock()
 	all := func(string, string) bool { return true }
 	for _, kind := range []*cberr.Kind{cberr.AuthenticationFailure, cberr.TLSFailure, cberr.BucketAccess} {

@@ -55,7 +55,7 @@ type Options struct {
 	Credentials func(ctx context.Context, service httpsvc.Service, addr string) (Credentials, error)
 	// Shows says why the node at addr must not be sent a password, which others would see; nodes of which it says
 	// nothing are preferred. It must not block. Nil allows all of them.
-	Shows func(addr string) error
+	Shows func(addr string, encrypted bool) error
 	// Endpoints gives the addresses of a service, from the newest cluster map: with a bucket those of the nodes that
 	// hold active data of it. known is false before there is a map.
 	Endpoints func(svc topology.Service, bucket string) (addrs []string, known bool)
@@ -363,12 +363,12 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, service httpsvc
 		return &credentialsError{err}
 	}
 	switch {
-	case !cr.Token.Empty() && c.tls.Load() == nil:
+	case !cr.Token.Empty() && h.URL.Scheme != "https": // TLS may have been turned on meanwhile
 		return errCleartextToken
 	case !cr.Token.Empty():
 		h.Header.Set("Authorization", "Bearer "+cr.Token.Reveal())
 	case cr.Username != "":
-		if err := c.shows(addr); err != nil {
+		if err := c.shows(addr, h.URL.Scheme == "https"); err != nil {
 			return fmt.Errorf("%w: %w", cberr.InvalidArgument, err)
 		}
 		h.Header.Set("Authorization",
@@ -378,11 +378,11 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, service httpsvc
 }
 
 // shows is Options.Shows.
-func (c *Client) shows(addr string) error {
+func (c *Client) shows(addr string, encrypted bool) error {
 	if c.o.Shows == nil {
 		return nil
 	}
-	return c.o.Shows(addr)
+	return c.o.Shows(addr, encrypted)
 }
 
 // Connections is how many connections to services are open.

@@ -49,7 +49,7 @@ func (c *Client) pick(k *call) choice {
 	if len(all) == 0 {
 		return choice{unknown: !known}
 	}
-	start, now := int(k.turn%uint32(len(all))), time.Now()
+	start, now, encrypted := int(k.turn%uint32(len(all))), time.Now(), c.tls.Load() != nil
 	best, bestCost := choice{}, -1
 	for n := range all {
 		a := all[(start+n)%len(all)]
@@ -57,7 +57,8 @@ func (c *Client) pick(k *call) choice {
 		if k.attempts == 0 { // a retry has its own delay behind it
 			ch.bar = c.gate.look(a, k.r.Path, now)
 		}
-		cost := 8*toInt(c.shows(a) != nil) + 4*toInt(k.avoid[a]) + 2*toInt(c.sick.has(a, now)) + toInt(ch.bar.is(now))
+		cost := 8*toInt(c.shows(a, encrypted) != nil) + 4*toInt(k.avoid[a]) + 2*toInt(c.sick.has(a, now)) +
+			toInt(ch.bar.is(now))
 		if bestCost < 0 || cost < bestCost || cost == bestCost && ch.bar.until.Before(best.bar.until) {
 			best, bestCost = ch, cost
 		}
