@@ -149,7 +149,7 @@ func (m manager) Rebalance(leaving []int) error {
 			return err
 		}
 	}
-	return c.rebalance(leaving...)
+	return c.rebalance(0, leaving...)
 }
 
 func (m manager) Eject(node int) error {

@@ -3,6 +3,7 @@ package mock
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // rebalanceSteps is in how many steps, each with a revision of its own, a rebalance moves the vbuckets.
@@ -175,16 +176,20 @@ func (c *Cluster) RemoveNode(node int) error {
 	if err != nil {
 		return err
 	}
-	return c.rebalance(node)
+	return c.rebalance(0, node)
 }
 
 // Rebalance spreads the vbuckets of every bucket evenly over the nodes, those added included. It publishes the goal as
 // the forward map, then moves the vbuckets in several steps with a revision each, and at last withdraws the forward
 // map.
-func (c *Cluster) Rebalance() error { return c.rebalance() }
+func (c *Cluster) Rebalance() error { return c.rebalance(0) }
 
-// rebalance is Rebalance with nodes that leave the cluster.
-func (c *Cluster) rebalance(leaving ...int) error {
+// RebalanceSlowly is Rebalance with a pause before each of its eight steps, and before the forward map is withdrawn. It
+// blocks for that long, or until the cluster is closed.
+func (c *Cluster) RebalanceSlowly(pause time.Duration) error { return c.rebalance(pause) }
+
+// rebalance is Rebalance with pauses, and with nodes that leave the cluster.
+func (c *Cluster) rebalance(pause time.Duration, leaving ...int) error {
 	release, err := c.exclusively()
 	if err != nil {
 		return err
@@ -210,10 +215,12 @@ func (c *Cluster) rebalance(leaving ...int) error {
 		return err
 	}
 	for step := range rebalanceSteps {
+		c.sleep(pause)
 		if err := c.change(func() error { return c.rebalanceStep(step) }); err != nil {
 			return err
 		}
 	}
+	c.sleep(pause)
 	return c.change(func() error {
 		for _, b := range c.buckets {
 			b.forward = nil
@@ -224,6 +231,19 @@ func (c *Cluster) rebalance(leaving ...int) error {
 		}
 		return nil
 	})
+}
+
+// sleep waits for d, or until the cluster is closed.
+func (c *Cluster) sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.done:
+	}
 }
 
 // rebalanceStep moves a share of every bucket's vbuckets. The caller holds the mutex.

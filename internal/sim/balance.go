@@ -25,7 +25,7 @@ type balance struct {
 	mu     sync.Mutex
 	open   map[string]int // operations and spans that have begun and not ended, by name
 	twice  map[string]int
-	scans  map[string]int // requests of scans that have begun, by name
+	scans  map[string]int // requests of scans and calls of others that have begun, by name
 	counts int
 	spans  []*balancedSpan // those of operations
 }
@@ -118,8 +118,8 @@ func (t balancedTracer) Start(ctx context.Context, name string, o ...trace.SpanS
 	defer t.b.mu.Unlock()
 	if told != nil && !told.spanned { // its attempts' spans come later; where the hook has panicked it knows nothing
 		told.spanned, s.told = true, told
-		if !told.parts {
-			s.of, _ = ctx.Value(callKey{}).(*entry)
+		if e, ok := ctx.Value(callKey{}).(*entry); ok && !told.parts && !e.verb.composed() {
+			s.of = e
 		}
 		t.b.spans = append(t.b.spans, s)
 	}
@@ -130,7 +130,7 @@ type balanceKey struct{}
 
 // Begin implements core.OperationHook.
 func (b *balance) Begin(ctx context.Context, of core.Operation) context.Context {
-	b.scanning(of)
+	b.scanning(ctx, of)
 	if ctx.Value(balanceKey{}) == nil { // the End of a part would be taken for that of its whole
 		b.w.behave(ctx, hooking, 0)
 	}
@@ -148,9 +148,10 @@ func (b *balance) Begin(ctx context.Context, of core.Operation) context.Context 
 // scanPrefix is before the names of the requests of a scan.
 const scanPrefix = "range_scan_"
 
-// scanning counts a request of a scan. A scan does not say how many it makes.
-func (b *balance) scanning(of core.Operation) {
-	if strings.HasPrefix(of.Operation, scanPrefix) {
+// scanning counts a request of a scan, or a call of one that consists of several. Neither says how many it makes.
+func (b *balance) scanning(ctx context.Context, of core.Operation) {
+	e, ok := ctx.Value(callKey{}).(*entry)
+	if strings.HasPrefix(of.Operation, scanPrefix) || ok && e.verb.composed() && !of.Parts {
 		b.mu.Lock()
 		b.scans[of.Operation]++
 		b.mu.Unlock()

@@ -34,7 +34,7 @@ func changes() []change {
 				return fmt.Errorf("no node could be added")
 			}
 			pause(r)
-			return w.m.Rebalance()
+			return w.rebalances(r)
 		}},
 		{"43c rebalance out and in again", func(w *world, r *source) error {
 			n := w.member(r)
@@ -249,7 +249,24 @@ func (w *world) rejoin(n int) error {
 	if err := w.m.Respawn(n); err != nil {
 		return err
 	}
-	return w.m.Rebalance()
+	return w.rebalances(newSource(w.d, text("rejoin"), uint64(n), uint64(w.since())))
+}
+
+// rebalances spreads the vbuckets over the nodes: in half of the cases at once, in the others in the time that it
+// takes, while a node refuses requests for vbuckets that it is about to give away.
+func (w *world) rebalances(r *source) error {
+	if r.below(2) == 0 {
+		return w.m.Rebalance()
+	}
+	if !w.leavesOut(movedMapped) {
+		match := mock.Match{Nodes: []int{w.member(r)}, Opcodes: documentOps(), Times: 1 + r.below(20)}
+		in := w.m.Inject(match, mock.NotMyVBucket(true, nil))
+		defer func() {
+			in.Remove()
+			w.fired(movedMapped, in.Fired())
+		}()
+	}
+	return w.m.RebalanceSlowly(r.between(time.Millisecond, 40*time.Millisecond))
 }
 
 // rearrange changes the cluster until ctx ends. It leaves it whole.
@@ -281,3 +298,6 @@ func (w *world) rearrange(ctx context.Context) {
 		}
 	}
 }
+
+// movedMapped is the name of a fault.
+const movedMapped = "36 not my vbucket, with the map"

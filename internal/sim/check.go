@@ -87,10 +87,8 @@ func (f *facts) count(e *entry) (int, bool) {
 	switch e.verb {
 	case increment, decrement:
 		return f.byKey[e.key], true
-	case upsert, insert, replace, swap, appendTo, prependTo, pushTo:
-		return f.byToken[e.token], true
 	default:
-		return 0, false
+		return f.byToken[e.token], e.token != ""
 	}
 }
 
@@ -180,6 +178,7 @@ func (w *world) checkCall(e *entry) {
 		}
 	}
 	w.checkOwn(e)
+	w.checkID(e)
 	if k := cberr.KindOf(e.err); k != nil {
 		r.Reached[errorPrefix+k.Name()]++
 	}
@@ -284,10 +283,10 @@ func (w *world) checkSent() {
 	allowed := map[request]int{}
 	for _, e := range w.ledger {
 		allowed[request{e.verb.op(), e.key}] += e.retries + 1
-		if e.verb == readAny { // it says nothing of the reads that have lost
-			for _, op := range []memd.Opcode{memd.OpGet, memd.OpGetReplica} {
-				allowed[request{op, e.key}] += politest
-			}
+		if verbTable[e.verb].parts { // it says nothing of its calls
+			allowed[request{memd.OpGet, e.key}] += politest
+			allowed[request{memd.OpGetReplica, e.key}] += w.replicas * politest
+			allowed[request{memd.OpSubdocMultiLookup, e.key}] += (w.replicas + 1) * politest
 		}
 		if e.polite && e.retries > politest {
 			w.report.violateWith("P10", func() []string { return w.history(e.key) }, "%s: it was tried again %d times",

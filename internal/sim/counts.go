@@ -14,7 +14,7 @@ func (w *world) counted() { w.counts = w.c.RetryStats() }
 func (w *world) checkCounts() {
 	want, hedged := map[string]int{}, false
 	for _, e := range w.ledger {
-		hedged = hedged || e.verb == readAny
+		hedged = hedged || verbTable[e.verb].parts
 		want[verbTable[e.verb].operation] += e.retries
 	}
 	for key, n := range w.counts.Operations {
@@ -35,12 +35,15 @@ func (w *world) checkCounts() {
 		return got.Retries + got.Transparent
 	}
 	w.checkServiceCounts()
-	const read, copied = "get", "get-replica"
+	const read, copied, looked = "get", "get-replica", "lookup-in"
 	for name, n := range want {
 		sum, more := of(name), false
 		if hedged && (name == read || name == copied) {
-			// The read of a replica that has won is counted as one, and so are reads that have lost.
+			// The read of a replica that has won is counted as one, and so are reads that have lost and those of all
+			// copies.
 			n, sum = want[read]+want[copied], of(read)+of(copied)
+			more = sum > uint64(n)
+		} else if hedged && name == looked {
 			more = sum > uint64(n)
 		}
 		if sum != uint64(n) && !more {

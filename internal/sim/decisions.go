@@ -34,6 +34,7 @@ const (
 	movedNewer    branch = "answer: not my vbucket, with a map that is newer"
 	movedKnown    branch = "answer: not my vbucket, with a map that is not known to be newer"
 	movedForeign  branch = "answer: not my vbucket, with a map of another bucket, or none that can be read"
+	movedAhead    branch = "answer: not my vbucket, and the map in use says where it moves to"
 	staleLogin    branch = "answer: the login is stale"
 	afterItsCall  branch = "21 answer to a call that has ended"
 	retriesPrefix        = "answer: retried for "
@@ -44,7 +45,7 @@ func branches() []branch {
 	bs := []branch{
 		succeeds, refuses, mayHaveDone, nodeUnsure, mapRetries, mapMayHave, mapRefuses, mapUnknown, mapFetches,
 		mapBreaks, mapLimits, reconnects, movedWithMap, movedNoMap, movedNewer, movedKnown, movedForeign, staleLogin,
-		afterItsCall,
+		afterItsCall, unknownID, namesLeft, movedAhead,
 	}
 	for _, why := range []retry.Reason{
 		retry.KVNotMyVBucket, retry.KVCollectionOutdated, retry.BucketNotReady, retry.KVLocked,

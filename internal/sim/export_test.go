@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
@@ -43,3 +44,11 @@ func Meaning(op memd.Opcode, st memd.Status, cas bool) call.Disposition {
 
 // ElsewhereWait is the judges' schedule of what is sent elsewhere.
 func ElsewhereWait(waits int) time.Duration { return elsewhereWait(waits) }
+
+// ErrorKinds are the names of the kinds of errors that a large set of seeds must have returned.
+func ErrorKinds() (names []string) {
+	for _, k := range errorKinds() {
+		names = append(names, strings.TrimPrefix(k, errorPrefix))
+	}
+	return names
+}

@@ -286,7 +286,7 @@ func requestFaults() []fault {
 			memd.OpAdd, memd.OpReplace),
 		injected("35b commit in progress", 5, answers(mock.Status(memd.StatusSyncWriteReCommitInProgress)), memd.OpSet,
 			memd.OpAdd, memd.OpReplace),
-		injected("36 not my vbucket, with the map", 10, answers(mock.NotMyVBucket(true, nil))),
+		injected(movedMapped, 10, answers(mock.NotMyVBucket(true, nil))),
 		injected("37 not my vbucket, without a map", 10, answers(mock.NotMyVBucket(false, nil))),
 		injected("38 not my vbucket all the time", 0, answers(mock.NotMyVBucket(true, nil))),
 		injected("40 unknown collection", 3, answers(mock.Status(memd.StatusUnknownCollection)), memd.OpSet,

@@ -131,7 +131,7 @@ func free(b []byte) bool {
 	}
 	op := memd.Opcode(b[1])
 	return slices.Contains(documentOps(), op) || op == memd.OpGetClusterConfig || op == memd.OpCollectionsGetID ||
-		op == memd.OpNoop ||
+		slices.Contains(nodeOps(), op) ||
 		op == memd.OpRangeScanCreate || op == memd.OpRangeScanContinue || op == memd.OpRangeScanCancel
 }
 

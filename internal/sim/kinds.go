@@ -74,7 +74,8 @@ func orRefusals(f fault) fault {
 // withoutStatus are kinds of errors that calls have because of what no node has answered.
 var withoutStatus = []*cberr.Kind{
 	cberr.AmbiguousTimeout, cberr.UnambiguousTimeout, cberr.RequestCanceled, cberr.BucketAccess, cberr.TLSFailure,
-	cberr.CircuitBreakerOpen, cberr.DecodingFailure, cberr.FeatureNotAvailable,
+	cberr.CircuitBreakerOpen, cberr.DecodingFailure, cberr.FeatureNotAvailable, cberr.DocumentUnretrievable,
+	cberr.ReplicaIndexOutOfBounds, cberr.ReplicaIndexCurrentlyUnavailable,
 }
 
 // errorKinds are the kinds of errors that a large set of seeds must have returned: those of every status, for each of

@@ -8,6 +8,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -33,29 +34,33 @@ type entry struct {
 	worker, number int
 	verb           verb
 	key, token     string
-	named          bool          // in a collection that is not the default one
-	shared         bool          // others use the key too: its history is judged
-	alone          bool          // no other call asks for its key with its opcode
-	of             *entry        // of such a call: the one that alone has written its document; nil without
-	private        bool          // it is about a document of a visit
-	value          string        // what it writes, where that is not the body of its token
-	expiry         int64         // that a touch sets, as a Unix time: no two of them set the same
-	expect         string        // token that swap replaces
-	limit          time.Duration // the call's own timeout
-	cancelAt       time.Duration // when its context ends; 0 never
-	polite         bool          // its strategy is one of the client's
-	last           bool          // no call for its key comes after it
-	calm           bool          // began when the faults had long stopped
-	durable        bool          // each of its requests is to be, where its kind can
-	batch          bool          // it is one of many, which end together
-	own            bool          // it has a strategy of its own
-	answers        []answer      // of that, if it is a user's
-	told           answer        // the first terminal cause that the strategy of all was told
-	parkings       []parking     // in their order
-	located        bool          // the next two are known
-	vbucket        uint16        // of its document
-	node           string        // of its document when it began; "" for none
-	moved          bool          // it was another one when it ended
+	named          bool             // in a collection that is not the default one
+	shared         bool             // others use the key too: its history is judged
+	alone          bool             // no other call asks for its key with its opcode
+	of             *entry           // of such a call: the one that alone has written its document; nil without
+	private        bool             // it is about a document of a visit
+	value          string           // what it writes, where that is not the body of its token
+	cid            uint32           // of its collection; 0: it has none, or names alone
+	replica        int              // that is asked; 0: the verb has it
+	more           paths            // of a mutation by paths
+	history        kv.MutationToken // the newest one that a failover log has named
+	expiry         int64            // that a touch sets, as a Unix time: no two of them set the same
+	expect         string           // token that swap replaces
+	limit          time.Duration    // the call's own timeout
+	cancelAt       time.Duration    // when its context ends; 0 never
+	polite         bool             // its strategy is one of the client's
+	last           bool             // no call for its key comes after it
+	calm           bool             // began when the faults had long stopped
+	durable        bool             // each of its requests is to be, where its kind can
+	batch          bool             // it is one of many, which end together
+	own            bool             // it has a strategy of its own
+	answers        []answer         // of that, if it is a user's
+	told           answer           // the first terminal cause that the strategy of all was told
+	parkings       []parking        // in their order
+	located        bool             // the next two are known
+	vbucket        uint16           // of its document
+	node           string           // of its document when it began; "" for none
+	moved          bool             // it was another one when it ended
 
 	began, ended time.Duration
 	ends         atomic.Int32

@@ -124,7 +124,9 @@ func (m *meters) read() {
 func (w *world) checkDurations() {
 	calls := maps.Clone(w.balance.scans)
 	for _, e := range w.ledger {
-		calls[strings.ReplaceAll(verbTable[e.verb].operation, "-", "_")]++
+		if !e.verb.composed() {
+			calls[strings.ReplaceAll(verbTable[e.verb].operation, "-", "_")]++
+		}
 	}
 	for _, a := range w.askings() {
 		calls[serviceNames[a.of]]++

@@ -113,6 +113,9 @@ func (r *resending) check(of []*sent) {
 		answered, next := s.judged().Sub(r.w.began), r.e.ended
 		last := i+1 == len(of)
 		why, sure := r.w.asksAgain(s)
+		if why == retry.KVCollectionOutdated && r.e.idAlone() {
+			why = retry.Unknown
+		}
 		if !last {
 			next = of[i+1].at.Sub(r.w.began)
 		}

@@ -140,8 +140,10 @@ var (
 		{memd.OpAppend, memd.StatusNotStored}:  {kind: cberr.DocumentNotFound},
 		{memd.OpPrepend, memd.StatusNotStored}: {kind: cberr.DocumentNotFound},
 
-		{memd.OpGetReplica, memd.StatusKeyNotFound}: {kind: cberr.DocumentNotFoundOnReplica},
-		{memd.OpUnlockKey, memd.StatusLocked}:       {kind: cberr.CASMismatch},
+		{memd.OpGetReplica, memd.StatusKeyNotFound}:   {kind: cberr.DocumentNotFoundOnReplica},
+		{memd.OpGetExReplica, memd.StatusKeyNotFound}: {kind: cberr.DocumentNotFoundOnReplica},
+		{memd.OpUnlockKey, memd.StatusLocked}:         {kind: cberr.CASMismatch},
+		{memd.OpDelWithMeta, memd.StatusKeyExists}:    {kind: cberr.CASMismatch},
 
 		{memd.OpSubdocMultiMutation, memd.StatusSubdocMultiPathFailure}:        {kind: cberr.Couchbase},
 		{memd.OpSubdocMultiMutation, memd.StatusSubdocMultiPathFailureDeleted}: {kind: cberr.Couchbase},
@@ -151,10 +153,21 @@ var (
 		{memd.OpSubdocMultiLookup, memd.StatusSubdocSuccessDeleted}:            {},
 	}
 	meaningsWithCAS = map[answeredWith]meaning{
-		{memd.OpSet, memd.StatusKeyExists}:                 {kind: cberr.CASMismatch},
-		{memd.OpSubdocMultiMutation, memd.StatusKeyExists}: {kind: cberr.CASMismatch},
+		{memd.OpSet, memd.StatusKeyExists}:                  {kind: cberr.CASMismatch},
+		{memd.OpSetWithMeta, memd.StatusKeyExists}:          {kind: cberr.CASMismatch},
+		{memd.OpSubdocMultiMutation, memd.StatusKeyExists}:  {kind: cberr.CASMismatch},
+		{memd.OpSubdocArrayPushLast, memd.StatusKeyExists}:  {kind: cberr.CASMismatch},
+		{memd.OpSubdocArrayPushFirst, memd.StatusKeyExists}: {kind: cberr.CASMismatch},
+		{memd.OpSubdocArrayInsert, memd.StatusKeyExists}:    {kind: cberr.CASMismatch},
+		{memd.OpSubdocArrayAddUnique, memd.StatusKeyExists}: {kind: cberr.CASMismatch},
 	}
 )
+
+// onePathOps are the requests for one path.
+var onePathOps = []memd.Opcode{
+	memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount, memd.OpSubdocArrayPushLast,
+	memd.OpSubdocArrayPushFirst, memd.OpSubdocArrayInsert, memd.OpSubdocArrayAddUnique,
+}
 
 // meaningOf is what a status means for a request. A status without a name is a matter of the error map.
 func meaningOf(op memd.Opcode, st memd.Status, cas bool) meaning {
@@ -163,6 +176,9 @@ func meaningOf(op memd.Opcode, st memd.Status, cas bool) meaning {
 	}
 	if m, special := meaningsOf[answeredWith{op, st}]; special {
 		return m
+	}
+	if st == memd.StatusSubdocSuccessDeleted && slices.Contains(onePathOps, op) {
+		return meaning{}
 	}
 	if m, known := meanings[st]; known {
 		return m

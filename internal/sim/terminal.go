@@ -115,7 +115,7 @@ func (w *world) checkTerminal() {
 		left[rq] = append(left[rq], s.at.Sub(w.began))
 	}
 	for _, e := range w.ledger {
-		if e.own || e.batch || e.verb == readAny || e.ends.Load() != 1 {
+		if e.own || e.batch || verbTable[e.verb].parts || e.ends.Load() != 1 {
 			continue
 		}
 		w.checkTold(e)

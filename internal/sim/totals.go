@@ -153,8 +153,8 @@ func (t *Totals) missing() []string {
 		"in doubt, applied 1 times", ambiguousTimeout+"0", ambiguousTimeout+"1", "ended by Close", judged, queueFull,
 		unknownOpaque, secondAnswer, unreadable, wholeScan, scanJudged, resent, resentRead, resentByMap, resentAsNamed,
 		toldAtOnce, refusedNow, retriesCounted, askedAsSaid, rerouted, wokenByHealth, wokenByMap, wokenAtOnce,
-		lateAttempt, closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledQueued, canceledInFlight,
-		canceledParked, afterCancel, afterDeadline)
+		lateAttempt, missed, closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledQueued,
+		canceledInFlight, canceledParked, afterCancel, afterDeadline)
 	for of := range services {
 		need(t.Reached, servedInCalm(of))
 	}

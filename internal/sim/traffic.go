@@ -26,8 +26,10 @@ type sent struct {
 	answered time.Time // zero when no answer was handed to the client
 	over     *wire     // the connection
 	cas      bool      // it has one
+	copy     bool      // it asks a replica
 	cid      uint32    // of its collection
 	vbucket  uint16
+	heading  string        // the host of the node that the vbucket moves to, as a refusal's map says; "" for none
 	status   memd.Status   // of the answer
 	named    named         // why it is sent again all the same
 	began    time.Duration // of its call; checkResends sets it
@@ -86,7 +88,7 @@ func (w *wire) leaving(p *memd.Packet, document bool) {
 		s.cid, _, _ = memd.ParseLEB128(p.Key) // what the client makes is whole
 		s.same.key = documentKey(s.same.key)
 	}
-	s.cas = p.CAS != 0
+	s.cas, s.copy = p.CAS != 0, asksCopy(p)
 	if document {
 		s.same.token = sentToken(p)
 	}
@@ -138,6 +140,9 @@ func (w *world) checkTraffic() {
 				bad("P2", "it was sent again while an earlier request of it had no answer")
 			}
 			open = open || s.openAt(w.began.Add(e.ended))
+			if i > 0 && headed(of[id][i-1], s) {
+				w.report.Reached[string(movedAhead)]++
+			}
 			if !s.answered.IsZero() && s.answered.After(w.began.Add(e.ended)) {
 				w.report.Reached[string(afterItsCall)]++
 				w.report.Reached[e.lateAnswer()]++

@@ -58,7 +58,7 @@ func sentToken(p *memd.Packet) string {
 	switch p.Opcode {
 	case memd.OpTouch, memd.OpGAT:
 		return fmt.Sprint(binary.BigEndian.Uint32(p.Extras)) // what the client makes is whole
-	case memd.OpSubdocMultiLookup:
+	case memd.OpSubdocMultiLookup, memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount:
 		return ""
 	default: // it may have a value
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"net"
 	"slices"
 	"time"
 
@@ -100,6 +101,8 @@ func (w *world) refusal(s *sent, p *memd.Packet) {
 		is := movedKnown
 		if v.older(brought) {
 			is = movedNewer
+		} else if brought.Rev == v.Rev {
+			s.heading = headingFor(p.Value, s.vbucket)
 		}
 		w.reached(string(is), 1)
 	}
@@ -113,6 +116,32 @@ func (w *world) refusal(s *sent, p *memd.Packet) {
 			w.mu.Unlock()
 		}
 	})
+}
+
+// headingFor is the host of the node that a vbucket moves to, by a map; "" when it does not move.
+func headingFor(raw []byte, vb uint16) string {
+	var m struct {
+		Map struct {
+			ServerList    []string
+			VBucketMap    [][]int
+			VBucketMapFwd [][]int `json:"vBucketMapForward"`
+		} `json:"vBucketServerMap"`
+	}
+	if json.Unmarshal(raw, &m) != nil || int(vb) >= min(len(m.Map.VBucketMap), len(m.Map.VBucketMapFwd)) {
+		return ""
+	}
+	now, next := m.Map.VBucketMap[vb][0], m.Map.VBucketMapFwd[vb][0]
+	if next < 0 || next == now || next >= len(m.Map.ServerList) {
+		return ""
+	}
+	host, _, _ := net.SplitHostPort(m.Map.ServerList[next])
+	return host
+}
+
+// headed reports whether the client has sent a refused request to the node that its vbucket moves to, at once.
+func headed(refused, next *sent) bool {
+	host, _, _ := net.SplitHostPort(next.over.addr)
+	return refused.heading != "" && refused.heading == host && next.at.Sub(refused.answered) < digests
 }
 
 // checkUnused judges them: the client need not look at answers to calls that have ended.

@@ -58,15 +58,18 @@ func (w *world) callOn(t *tour) {
 		return
 	}
 	locked, looked := false, false
-	for range 2 + t.r.below(7) {
-		switch pick := t.r.below(17); {
+	asked := inquired{}
+	for range 2 + t.r.below(9) {
+		switch pick := t.r.below(26); {
+		case pick > 16:
+			looked = w.inquire(t, key, array, asked, looked)
 		case pick < 5:
 			w.add(t, key, extension(array, t.r), array)
 		case pick < 7 && !looked:
 			looked = true
 			w.step(t, &entry{key: key, verb: lookUp})
 		case pick < 8 && w.replicas > 0 && !t.calm:
-			w.step(t, &entry{key: key + []string{"", "-none"}[t.r.below(2)], verb: readCopy})
+			w.step(t, &entry{key: key + []string{"", "-none"}[t.r.below(2)], verb: readCopy, replica: t.copy(w)})
 		case pick < 10:
 			w.step(t, &entry{key: key, verb: touch, expiry: t.expiry()})
 		case pick < 12:
@@ -87,6 +90,14 @@ func (w *world) callOn(t *tour) {
 	}
 }
 
+// copy is a replica: one that there is, or in one of eight cases one that there is not.
+func (t *tour) copy(w *world) int {
+	if t.r.below(8) == 0 {
+		return w.replicas + 1
+	}
+	return 1 + t.r.below(w.replicas)
+}
+
 // expiry is one that no other touch sets.
 func (t *tour) expiry() int64 { return int64(expiryBase + (t.id-visitorBase)*100_000 + t.n) }
 
@@ -94,7 +105,7 @@ func (t *tour) expiry() int64 { return int64(expiryBase + (t.id-visitorBase)*100
 func extension(array bool, r *source) verb {
 	switch {
 	case array:
-		return pushTo
+		return []verb{pushTo, pushTo, pushTo, pushTo, pushLast, pushFirst, insertAt, addUnique}[r.below(8)]
 	case r.below(2) == 0:
 		return appendTo
 	}
@@ -104,6 +115,9 @@ func extension(array bool, r *source) verb {
 // add adds a part to a document, or makes it with one.
 func (w *world) add(t *tour, key string, of verb, array bool) *entry {
 	e := &entry{key: key, verb: of, token: fmt.Sprintf("v-%d-%d", t.id, t.n)}
+	if of == pushTo && !t.calm {
+		e.more = paths(t.r.below(int(pathKinds)))
+	}
 	switch {
 	case !array:
 		e.token += partEnd
@@ -125,7 +139,9 @@ func (w *world) step(t *tour, e *entry) *entry {
 	if t.calm {
 		e.limit, e.calm, e.polite = 2500*time.Millisecond, true, true
 		w.enter(e)
-		w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)
+		in := kv.Common{Timeout: e.limit}
+		e.addresses(&in)
+		w.send(context.Background(), e, in, memd.DurabilityNone, 3)
 		return e
 	}
 	e.limit = r.between(5*time.Millisecond, 2500*time.Millisecond)
@@ -138,24 +154,15 @@ func (w *world) step(t *tour, e *entry) *entry {
 
 // sendMore makes the request of a verb that visits alone have.
 func (w *world) sendMore(ctx context.Context, e *entry, in kv.Common, durable memd.DurabilityLevel, form int) {
-	key, read := []byte(e.key), func(g kv.GetResult) retry.Info {
-		e.took(w, g.Value, g.CAS)
-		return g.RetryInfo()
-	}
+	key, read := []byte(e.key), func(g kv.GetResult) retry.Info { return e.reads(w, g) }
 	switch e.verb {
 	case prependTo:
 		one(w, ctx, e, kv.Prepend{Common: in, Key: key, Value: []byte(e.value)}, form, mutated)
 	case pushTo:
-		one(w, ctx, e, kv.MutateIn{
-			Common: in, Key: key, Durability: durable, Specs: []kv.MutateSpec{kv.ArrayAppend("", []byte(e.value))},
-		}, form, func(m kv.MutateInResult) retry.Info { return m.RetryInfo() })
-	case lookUp:
-		one(w, ctx, e, kv.LookupIn{
-			Common: in, Key: key, Specs: []kv.LookupSpec{kv.ExistsPath("[0]"), kv.WholeDocument()},
-		}, form, func(l kv.LookupInResult) retry.Info {
-			e.took(w, l.Paths[1].Value, l.CAS)
-			return l.RetryInfo()
-		})
+		one(w, ctx, e, kv.MutateIn{Common: in, Key: key, Durability: durable, Specs: e.mutations()}, form, mutatedIn)
+	case lookUp, lookUpCopy:
+		one(w, ctx, e, kv.LookupIn{Common: in, Key: key, Specs: lookups(), Replica: e.replica}, form,
+			func(l kv.LookupInResult) retry.Info { return e.looks(w, l) })
 	case touch:
 		one(w, ctx, e, kv.Touch{Common: in, Key: key, Expiry: kv.ExpireAt(time.Unix(e.expiry, 0))}, form, mutated)
 	case getTouch:
@@ -165,7 +172,7 @@ func (w *world) sendMore(ctx context.Context, e *entry, in kv.Common, durable me
 	case unlock:
 		one(w, ctx, e, kv.Unlock{Common: in, Key: key, CAS: e.cas}, form, kv.Result.RetryInfo)
 	case readCopy:
-		one(w, ctx, e, kv.GetReplica{Common: in, Key: key, Replica: 1}, form, read)
+		one(w, ctx, e, kv.GetReplica{Common: in, Key: key, Replica: e.replica}, form, read)
 	case readAny:
 		more := kv.Hedge{
 			MaxAttempts: 2 + int(w.d.roll(text(e.key), uint64(e.number))%2),
@@ -176,7 +183,8 @@ func (w *world) sendMore(ctx context.Context, e *entry, in kv.Common, durable me
 		first := uint64(firstCount)
 		one(w, ctx, e, kv.Decrement{Common: in, Key: key, Delta: 1, Initial: &first}, form,
 			func(c kv.CounterResult) retry.Info { return e.counts(w, c) })
-	default: // send has it
+	default:
+		w.sendSeldom(ctx, e, in, durable, form)
 	}
 }
 
@@ -204,6 +212,7 @@ func (w *world) checkVisits() {
 			if e.outcome == done && e.got != "" {
 				w.checkVisit(e, es)
 			}
+			w.checkMissing(e)
 		}
 	}
 }

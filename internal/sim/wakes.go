@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -62,7 +61,8 @@ func (w *world) checkWakes() {
 	began, of, to, places := w.requestsByCall()
 	for _, e := range w.ledger {
 		id, alone := e.identity()
-		if !alone || !e.polite || e.verb == readCopy || e.batch && e.retries > 0 { // the waits of a batch are not known
+		// the waits of a batch are not known
+		if !alone || !e.polite || verbTable[e.verb].copies || e.batch && e.retries > 0 {
 			continue
 		}
 		at, known := places[request{e.verb.op(), e.key}]
@@ -130,7 +130,7 @@ func (w *world) requestsByCall() (began map[identity]time.Duration, of map[ident
 		}
 	}
 	for _, s := range w.facts.traffic {
-		if s.same.op == memd.OpGetReplica {
+		if s.copy {
 			continue
 		}
 		at := target{s.vbucket, s.cid}

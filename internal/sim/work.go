@@ -55,7 +55,8 @@ func (w *world) enter(e *entry) *entry {
 	w.Progress.began(w.calls, e.began)
 	sample := w.calls%16 == 0
 	w.watchMap()
-	if vb, nodes, ok := w.b.Locate([]byte(e.key)); ok && e.verb != readCopy && !e.named {
+	elsewhere := verbTable[e.verb].copies || verbTable[e.verb].unseen
+	if vb, nodes, ok := w.b.Locate([]byte(e.key)); ok && !elsewhere && !e.named {
 		e.located, e.vbucket, e.node = true, vb, nodes[0]
 	}
 	w.mu.Unlock()
@@ -153,12 +154,10 @@ func (w *world) next(id, n int, r *source, m *memory) *entry {
 // call makes one call, in any of the forms, and waits for it.
 func (w *world) call(e *entry, r *source) {
 	in := kv.Common{Timeout: e.limit}
-	if in.Retry = w.strategy(r, e); e.verb == readAny { // it has none: the other copies are for what would be retried
+	if in.Retry = w.strategy(r, e); verbTable[e.verb].parts { // it has none: its calls would ask one after another
 		in.Retry, e.polite, e.own = nil, false, false
 	}
-	if e.named {
-		in.Scope, in.Collection = "s", "c"
-	}
+	e.addresses(&in)
 	ctx := context.Background()
 	w.enter(e)
 	if e.cancelAt > 0 {
@@ -181,6 +180,13 @@ func (w *world) call(e *entry, r *source) {
 	w.send(ctx, e, in, durable, r.below(4))
 	if w.Break == EndsTwice && e.number == 7 {
 		e.finish(w.since(), retry.Info{}, nil)
+	}
+}
+
+// addresses says which collection the call is for.
+func (e *entry) addresses(in *kv.Common) {
+	if in.CollectionID = e.cid; e.named {
+		in.Scope, in.Collection = "s", "c"
 	}
 }
 
@@ -312,9 +318,7 @@ func (w *world) calmDown() {
 				e.calm = w.since() > w.faulted+w.calmGrace()
 				e.polite = true
 				in := kv.Common{Timeout: e.limit}
-				if e.named {
-					in.Scope, in.Collection = "s", "c"
-				}
+				e.addresses(&in)
 				w.enter(e)
 				w.send(context.Background(), e, in, memd.DurabilityNone, 3)
 			}
@@ -382,7 +386,7 @@ func (w *world) finalReads() {
 func (w *world) readLogs(r *source) {
 	w.logs = map[string]string{}
 	for _, old := range slices.Clone(w.ledger) {
-		if _, again := w.logs[old.key]; !old.verb.extends() || again {
+		if _, again := w.logs[old.key]; !verbTable[old.verb].extends || again {
 			continue
 		}
 		sleep(context.Background(), r.between(time.Microsecond, time.Millisecond))

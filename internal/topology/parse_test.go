@@ -313,6 +313,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"nodeLocator":"ketama","nodes":[{"hostname":"a:8091","ports":{"direct":1}}]}`), "h")
 	f.Add([]byte(`{"rev":1,"nodesExt":[{"services":{"kv":1},"alternateAddresses":{"external":{"hostname":"x"}}}]}`), "$HOST")
 	f.Add([]byte(`{"vBucketServerMap":{"serverList":["a:1"],"vBucketMap":[[0]]},"nodes":[{"hostname":"$HOST:8091","couchApiBase":"http://h:1/"}]}`), "h")
+	f.Add([]byte(vbucketMap(3, "["+strings.Repeat("[0,1,2,-1],", 1023)+"[2,1,0,-1]]")), "huge")
 	names, err := filepath.Glob("testdata/*.json")
 	require.NoError(f, err)
 	for _, name := range names {
