@@ -46,7 +46,7 @@ func TestRebalanceSlowly(t *testing.T) {
 		synctest.Wait()
 		began = time.Now()
 		require.NoError(t, c.Close())
-		require.NoError(t, <-done)
+		require.ErrorContains(t, <-done, "closed")
 		require.Equal(t, began, time.Now())
 	})
 }
