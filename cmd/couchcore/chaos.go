@@ -40,6 +40,7 @@ type chaosCmd struct {
 	Nodes   int           `help:"The most nodes of a run."`
 	Replay  *bool         `negatable:"" help:"Run each seed twice and compare the traces (default: the first five)."`
 	Shrink  bool          `default:"true" negatable:"" help:"Look for a smaller run that fails like the first one (default: yes)."`
+	DrawIn  string        `placeholder:"DIR" help:"Where histories that are not linearizable are drawn (default: where temporary files are; nowhere with --json)."`
 	Break   sim.Defect    `hidden:"" help:"Plant a defect, to see that it is noticed."`
 	Limit   time.Duration `hidden:"" help:"How long one seed may take, in real time."`
 	// over real sockets: see chaos_real.go
@@ -78,6 +79,9 @@ func (c *chaosCmd) Run(a *app) error {
 		})
 		return errors.New("chaos: the simulation did not run")
 	}
+	if c.DrawIn == "" && !a.json {
+		c.DrawIn = os.TempDir()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	began := time.Now()
@@ -90,7 +94,9 @@ func (c *chaosCmd) Run(a *app) error {
 
 // options are those of a seed's run, but for the number of calls.
 func (c *chaosCmd) options(seed uint64) sim.Options {
-	return sim.Options{Seed: seed, Without: c.Without, Workers: c.Workers, Nodes: c.Nodes, Break: c.Break}
+	return sim.Options{
+		Seed: seed, Without: c.Without, Workers: c.Workers, Nodes: c.Nodes, Break: c.Break, Drawings: c.DrawIn,
+	}
 }
 
 // all runs the seeds, as many at the same time as there are processors, and adds their reports up in order. When ctx
@@ -178,6 +184,9 @@ func (c *chaosCmd) one(command context.Context, self string, o sim.Options, proc
 	}
 	if o.Break != "" {
 		args = append(args, "--break="+string(o.Break))
+	}
+	if o.Drawings != "" {
+		args = append(args, "--draw-in="+o.Drawings)
 	}
 	for _, name := range o.Without {
 		args = append(args, "--without="+name)

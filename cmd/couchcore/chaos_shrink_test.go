@@ -25,6 +25,8 @@ func init() {
 
 // TestChaosFindsASmallerRun: a failure is shown with fewer calls, workers, nodes and faults, as a command and a test.
 func TestChaosFindsASmallerRun(t *testing.T) {
+	drawings := t.TempDir()
+	t.Setenv("TMPDIR", drawings)
 	var r result
 	seed := ""
 	for n := 1; r.code != exitFailed; n++ { // in some seeds the node that lies is not asked for what it keeps back
@@ -40,6 +42,7 @@ func TestChaosFindsASmallerRun(t *testing.T) {
 	r = couchcore(append(again, "--break=stale-read")...)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "P5 violated by seed "+seed)
+	require.Contains(t, r.stderr, "it is drawn in "+drawings)
 	require.NotEmpty(t, leftOut(again))
 	require.Subset(t, slices.Concat(sim.Parts(), sim.Faults()), leftOut(again), "no other name leaves anything out")
 }

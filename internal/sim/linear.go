@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -26,7 +28,42 @@ func document() porcupine.Model {
 			s, _ := input.(step)
 			return s.apply(now)
 		},
+		DescribeOperation: func(input, _ any) string {
+			s, _ := input.(step)
+			return s.String()
+		},
+		DescribeState: func(state any) string { return fmt.Sprintf("%q", state) },
 	}
+}
+
+// String is the step in a drawing.
+func (s step) String() string {
+	out := s.verb.String()
+	for _, part := range []struct{ before, of string }{{" ", s.token}, {" instead of ", s.expect}} {
+		if part.of != "" {
+			out += part.before + part.of
+		}
+	}
+	if out += ": " + s.outcome.String(); s.got != "" {
+		out += " " + s.got
+	}
+	return out
+}
+
+// drawTime is how long a history is looked at once more for its drawing.
+const drawTime = 2 * time.Second
+
+// draw draws a history that is not linearizable, and says where; "" when it does not.
+func (w *world) draw(key string, history []porcupine.Operation) string {
+	if w.Drawings == "" {
+		return ""
+	}
+	_, seen := porcupine.CheckOperationsVerbose(document(), history, drawTime)
+	path := filepath.Join(w.Drawings, fmt.Sprintf("couchcore-seed-%d-%s.html", w.Seed, key))
+	if err := porcupine.VisualizePath(document(), seen, path); err != nil {
+		return fmt.Sprintf(" (it could not be drawn: %v)", err)
+	}
+	return ", it is drawn in " + path
 }
 
 // apply reports whether the step was possible in a state, and gives the next state.
@@ -102,7 +139,7 @@ func (w *world) checkHistories() {
 		switch porcupine.CheckOperationsTimeout(document(), keys[key], max(time.Until(until), time.Millisecond)) {
 		case porcupine.Illegal:
 			w.report.violateWith("P5", func() []string { return w.history(key) },
-				"the history of %s is not linearizable", key)
+				"the history of %s is not linearizable%s", key, w.draw(key, keys[key]))
 		case porcupine.Unknown:
 			w.report.Reached[unjudged]++
 		case porcupine.Ok:

@@ -18,6 +18,8 @@ type Options struct {
 	Workers, Nodes int
 	// Progress, unless it is nil, says how far the run is while it goes on.
 	Progress *Progress
+	// Drawings is where a history that is not linearizable is drawn, as a page of HTML; "" draws none.
+	Drawings string
 	// Break plants a defect, to see that the property that forbids it fails. See Defects.
 	Break Defect
 	// abandon takes the report of a run that has left goroutines blocked and so cannot end; it ends the process.

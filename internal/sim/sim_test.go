@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"flag"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -131,6 +132,23 @@ func requireSame(t *testing.T, seed uint64, a, b []string) {
 	part := func(ls []string) []string { return ls[max(0, n-5):min(len(ls), n+5)] }
 	require.Equal(t, part(a), part(b), "seed %d, line %d", seed, n)
 	require.Len(t, b, len(a))
+}
+
+// A history that is not linearizable is drawn.
+func TestAHistoryIsDrawn(t *testing.T) {
+	for s := range uint64(6) {
+		r := sim.Run(t, sim.Options{Seed: 1 + s, Ops: 900, Break: sim.StaleRead, Drawings: t.TempDir()})
+		for _, v := range r.Violations {
+			if _, path, ok := strings.Cut(v.What, "it is drawn in "); ok {
+				text, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.Contains(t, string(text), "</html>")
+				require.Contains(t, string(text), "upsert v-")
+				return
+			}
+		}
+	}
+	t.Error("none was drawn")
 }
 
 // A property that has never failed is not to be trusted.
