@@ -58,13 +58,14 @@ func (c *Cluster) exchange(old, now *tls.Config) {
 	if (old == nil) == (now == nil) {
 		return
 	}
+	generation := c.logins.rotate(nil) // before connections are made with the new settings
 	hosts := c.hosts()
 	c.filter.trust(hosts...)
 	c.filter.trust(c.ofKind(c.cfg.Seeds.HTTPHosts)...)
 	for _, b := range c.every() { // a bucket that is made from now on has the new ones
 		b.router.Readdress(hosts)
 	}
-	c.RenewLogins()          // what was met on the other ports, or is about to be, says nothing of these
+	c.renewAll(generation)   // what was met on the other ports, or is about to be, says nothing of these
 	c.telemetry.mapApplied() // the nodes' endpoints are others
 }
 

@@ -85,8 +85,7 @@ func (l *logins) connection(ctx context.Context, addr string, encrypted bool) (h
 }
 
 // request is for httpx.Options.
-func (l *logins) request(ctx context.Context, service Service, addr string) (httpx.Credentials, error) {
-	encrypted := l.tls()
+func (l *logins) request(ctx context.Context, service Service, addr string, encrypted bool) (httpx.Credentials, error) {
 	cr, _, err := l.current(ctx, LoginTarget{service.String(), addr, encrypted})
 	if !encrypted && cr.Username != "" {
 		l.warned.Do(func() { l.log.Warn(ctx, observe.MsgPlaintextLogin) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -59,6 +58,7 @@ type mapSource struct {
 	asked  bool // a node has said that it gives no maps
 	signs  int  // how often one has
 	last   error
+	stop   func()                   // ends what is asked for; nil before the first round
 	tracks map[string]*health.Track // of the addresses that were asked
 }
 
@@ -245,8 +245,19 @@ func (s *mapSource) keep(addrs []string) {
 	}
 }
 
-// hurry ends a pause: there are new credentials.
+// hurry ends a pause and what is asked for: there are new credentials. What was refused to the former ones is
+// forgotten.
 func (s *mapSource) hurry() {
+	s.mu.Lock()
+	var ce *handshake.Error
+	if errors.As(s.last, &ce) && ce.Kind != nil && ce.Kind != cberr.BucketNotFound {
+		s.last, s.trying = nil, s.b.router.Snapshot() == nil
+	}
+	stop := s.stop
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 	select {
 	case s.soon <- struct{}{}:
 	default:
@@ -256,7 +267,12 @@ func (s *mapSource) hurry() {
 // round asks one node after the other until one has brought something, or there are other credentials or TLS has been
 // turned on or off: the addresses may be of no use any more. It is false when all were asked in vain.
 func (s *mapSource) round(ctx context.Context) bool {
-	generation := s.b.c.logins.newest()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.mu.Lock()
+	s.stop = cancel
+	s.mu.Unlock()
+	generation := s.b.c.logins.newest() // renewed later, they end the round
 	addrs := s.addresses()
 	if len(addrs) == 0 {
 		s.fails(ctx, "", errNoHTTP)
@@ -445,34 +461,6 @@ func (s *mapSource) get(ctx context.Context, addr string, paths []string, genera
 		}
 	}
 	return nil, s.failure(addr, generation, httpStatusError(status))
-}
-
-// httpStatusError is an answer without a map.
-type httpStatusError int
-
-func (e httpStatusError) Error() string { return fmt.Sprintf("the node answered HTTP %d", int(e)) }
-
-// failure is why a node has given no map, in the form of a failed connection. The generation is that of the credentials
-// before the node's address was looked up.
-func (s *mapSource) failure(addr string, generation uint64, err error) *handshake.Error {
-	var cause error
-	if errors.Is(err, context.DeadlineExceeded) {
-		cause = context.DeadlineExceeded
-	}
-	ce := &handshake.Error{Addr: addr, Bucket: s.b.name, Step: handshake.StepHTTP, Generation: generation}
-	ce.Err = handshake.InWords(handshake.StepDial, err, cause, s.b.c.cfg.Maps.OverHTTP.Timeout)
-	var status httpStatusError
-	switch {
-	case errors.As(err, &status) && status == http.StatusUnauthorized:
-		ce.Kind = cberr.AuthenticationFailure
-	case errors.As(err, &status) && status == http.StatusForbidden && s.b.name != "":
-		ce.Kind = cberr.BucketAccess
-	case errors.As(err, &status) && status == http.StatusNotFound && s.b.name != "":
-		ce.Kind = cberr.BucketNotFound
-	case handshake.IsTLSFailure(err):
-		ce.Step, ce.Kind = handshake.StepTLS, cberr.TLSFailure
-	}
-	return ce
 }
 
 // fails notes why the last attempt failed, for calls that wait for a map and for reports.

@@ -184,7 +184,7 @@ func (c *Cluster) telemetryClient(secure bool) *httpx.Client {
 	o := httpx.Options{
 		Dial: c.filter.next, LeaveKeepAlive: c.cfg.ownDial, JitterSource: c.cfg.Retry.JitterSource, Agent: c.agent(),
 		ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
-		Credentials: func(context.Context, Service, string) (httpx.Credentials, error) {
+		Credentials: func(context.Context, Service, string, bool) (httpx.Credentials, error) {
 			return httpx.Credentials{Username: cfg.Username, Password: cfg.Password}, nil
 		},
 	}

@@ -194,8 +194,10 @@ func (x *httpSubject) endpoints(j *judge) func(topology.Service, string) ([]stri
 	}
 }
 
-func (x *httpSubject) credentials(j *judge) func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) {
-	return func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) {
+func (x *httpSubject) credentials(j *judge) func(context.Context, httpsvc.Service, string, bool) (httpx.Credentials,
+	error,
+) {
+	return func(context.Context, httpsvc.Service, string, bool) (httpx.Credentials, error) {
 		if x.why == retry.CredentialsFetchFailed {
 			j.met = true
 			return httpx.Credentials{}, errors.New("the provider of credentials failed")

@@ -256,6 +256,8 @@ func (k *call) unmade(err error) {
 	case k.ctx.Err() != nil: // run ends the call
 	case errors.As(err, &cf):
 		k.notSent(0, retry.CredentialsFetchFailed, err)
+	case errors.Is(err, errTurned):
+		k.notSent(k.c.o.Orchestrator.Wakes(), retry.SocketNotAvailable, err)
 	default:
 		k.stop(err)
 	}

@@ -50,9 +50,10 @@ type Credentials struct {
 
 // Options are a client's surroundings. Dial, Credentials, Endpoints, Orchestrator, Health and JitterSource are needed.
 type Options struct {
-	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
-	TLS         *tls.Config // nil means plaintext
-	Credentials func(ctx context.Context, service httpsvc.Service, addr string) (Credentials, error)
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	TLS  *tls.Config // nil means plaintext
+	// Credentials gives those of a request, which goes encrypted or not.
+	Credentials func(ctx context.Context, service httpsvc.Service, addr string, encrypted bool) (Credentials, error)
 	// Shows says why the node at addr must not be sent a password, which others would see; nodes of which it says
 	// nothing are preferred. It must not block. Nil allows all of them.
 	Shows func(addr string, encrypted bool) error
@@ -358,17 +359,20 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, service httpsvc
 	if h.Header.Get("Authorization") != "" {
 		return nil
 	}
-	cr, err := c.o.Credentials(ctx, service, addr)
+	encrypted := h.URL.Scheme == "https"
+	cr, err := c.o.Credentials(ctx, service, addr, encrypted)
 	if err != nil {
 		return &credentialsError{err}
 	}
 	switch {
-	case !cr.Token.Empty() && h.URL.Scheme != "https": // TLS may have been turned on meanwhile
+	case encrypted != (c.tls.Load() != nil):
+		return errTurned
+	case !cr.Token.Empty() && !encrypted:
 		return errCleartextToken
 	case !cr.Token.Empty():
 		h.Header.Set("Authorization", "Bearer "+cr.Token.Reveal())
 	case cr.Username != "":
-		if err := c.shows(addr, h.URL.Scheme == "https"); err != nil {
+		if err := c.shows(addr, encrypted); err != nil {
 			return fmt.Errorf("%w: %w", cberr.InvalidArgument, err)
 		}
 		h.Header.Set("Authorization",
@@ -376,6 +380,9 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, service httpsvc
 	}
 	return nil
 }
+
+// errTurned ends the making of a request that would go the other way now.
+var errTurned = errors.New("TLS has been turned on or off meanwhile")
 
 // shows is Options.Shows.
 func (c *Client) shows(addr string, encrypted bool) error {

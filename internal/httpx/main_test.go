@@ -78,7 +78,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, s setup) *world {
 	}
 	o := httpx.Options{
 		Dial: func(ctx context.Context, _, addr string) (net.Conn, error) { return w.net.Dial(ctx, addr) },
-		Credentials: func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) {
+		Credentials: func(context.Context, httpsvc.Service, string, bool) (httpx.Credentials, error) {
 			return httpx.Credentials{Username: "Administrator", Password: observe.NewSecret("password")}, nil
 		},
 		Endpoints:    func(topology.Service, string) ([]string, bool) { return w.nodes, true },

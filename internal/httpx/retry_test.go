@@ -318,12 +318,14 @@ func TestGA633RetryLandsOnAnotherNodeD113(t *testing.T) {
 		failing := true
 		w := newWorld(t, statuses("200"), setup{nodes: []string{"n1:80", "n2:80"}, options: func(o *httpx.Options) {
 			good := o.Credentials
-			o.Credentials = func(ctx context.Context, service httpsvc.Service, addr string) (httpx.Credentials, error) {
+			o.Credentials = func(ctx context.Context, of httpsvc.Service, addr string, tls bool) (httpx.Credentials,
+				error,
+			) {
 				if failing {
 					failing = false
 					return httpx.Credentials{}, errors.New("no credentials")
 				}
-				return good(ctx, service, addr)
+				return good(ctx, of, addr, tls)
 			}
 		}})
 		for range 2 {

@@ -98,7 +98,7 @@ func TestCredentialsOfARequest(t *testing.T) {
 				nodes: []string{"127.0.0.1:80"}, tls: server,
 				options: func(o *httpx.Options) {
 					o.TLS = client
-					o.Credentials = func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) {
+					o.Credentials = func(context.Context, httpsvc.Service, string, bool) (httpx.Credentials, error) {
 						return cr, nil
 					}
 				},
@@ -119,7 +119,7 @@ func TestCredentialsOfARequest(t *testing.T) {
 func TestTokensStayOffPlaintext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{options: func(o *httpx.Options) {
-			o.Credentials = func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) {
+			o.Credentials = func(context.Context, httpsvc.Service, string, bool) (httpx.Credentials, error) {
 				return httpx.Credentials{Token: observe.NewSecret("abc")}, nil
 			}
 		}})
@@ -134,7 +134,7 @@ func TestCredentialsThatCannotBeFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		w := newWorld(t, statuses("200"), setup{options: func(o *httpx.Options) {
-			o.Credentials = func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) {
+			o.Credentials = func(context.Context, httpsvc.Service, string, bool) (httpx.Credentials, error) {
 				if asked++; asked < 3 {
 					return httpx.Credentials{}, context.Canceled
 				}
