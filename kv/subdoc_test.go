@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -398,6 +399,51 @@ func FuzzSubdocAnswer(f *testing.F) {
 		g, err := kv.Do(t.Context(), d, project)
 		if check(err); err == nil && len(g.Value) == 0 {
 			t.Fatal("a projection is a document")
+		}
+	})
+}
+
+// specsOf draws up to 20 paths to look up: two bytes each say what is asked of which.
+func specsOf(drawn []byte) (specs []kv.LookupSpec) {
+	ops := []memd.Opcode{memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount, memd.OpGet, memd.OpSubdocCounter}
+	for len(drawn) > 1 && len(specs) < 20 {
+		s := kv.LookupSpec{Op: ops[int(drawn[0]>>2)%len(ops)], Xattr: drawn[0]&1 != 0, Binary: drawn[0]&2 != 0}
+		if s.Op != memd.OpGet {
+			s.Path = strings.Repeat(string(rune('a'+drawn[1]%26)), int(drawn[1]/26))
+		}
+		specs, drawn = append(specs, s), drawn[2:]
+	}
+	return specs
+}
+
+// FuzzSubdocSpecs (F11) gives lookups of any paths whatever a server could send. What is refused names a path or their
+// number, and is not sent; what is accepted is at its path's index.
+func FuzzSubdocSpecs(f *testing.F) {
+	answer := func(n int) []byte { return bytes.Repeat([]byte("\x00\x00\x00\x00\x00\x01x"), n) }
+	f.Add([]byte("\x00\x1b\x01\x1c\x04\x1d\x05\x1e"), uint16(0), answer(4))
+	f.Add([]byte("\x0c\x00\x01\x20"), uint16(0xcc), []byte("\x00\xc0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add(bytes.Repeat([]byte("\x01\x21"), 17), uint16(0), answer(17))
+	f.Add([]byte("\x10\x1b"), uint16(0), answer(1))
+	f.Add([]byte{}, uint16(0), []byte{})
+	f.Fuzz(func(t *testing.T, drawn []byte, status uint16, value []byte) {
+		look, sent := kv.LookupIn{Key: []byte("k"), Specs: specsOf(drawn)}, false
+		d := newFake(func(c *call.Call) {
+			sent = true
+			give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.Status(status), Value: value})
+		})
+		l, err := kv.Do(t.Context(), d, look)
+		var ae *kv.ArgumentError
+		var pe *retry.PanicError
+		switch {
+		case err == nil:
+			require.True(t, sent)
+			requireLooked(t, look.Specs, l.Paths, value)
+		case !sent:
+			require.ErrorAs(t, err, &ae)
+			require.Contains(t, ae.Field, "path")
+		default:
+			require.NotErrorAs(t, err, &pe)
+			require.NotEmpty(t, kvError(t, err).Error())
 		}
 	})
 }

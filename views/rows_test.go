@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,11 +20,16 @@ import (
 type fixed struct {
 	status int
 	body   string
+	in     func(io.Reader) io.Reader // how the body comes; nil: at once
 }
 
 // Do implements httpsvc.Doer as a client without retries does.
 func (f fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
-	resp := &httpsvc.Response{Status: f.status, Body: io.NopCloser(strings.NewReader(f.body)), Endpoint: "n1:8092"}
+	body := io.Reader(strings.NewReader(f.body))
+	if f.in != nil {
+		body = f.in(body)
+	}
+	resp := &httpsvc.Response{Status: f.status, Body: io.NopCloser(body), Endpoint: "n1:8092"}
 	v, err := r.Judge(resp)
 	if v.Err != nil {
 		err = v.Err
@@ -36,7 +42,8 @@ func (f fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, err
 
 func run(t *testing.T, status int, body string) (*views.Rows, error) {
 	t.Helper()
-	return views.Run(t.Context(), fixed{status, body}, &views.Request{Bucket: "b", Design: "d", View: "v"})
+	of := fixed{status: status, body: body}
+	return views.Run(t.Context(), of, &views.Request{Bucket: "b", Design: "d", View: "v"})
 }
 
 func TestEntriesAndMetadata(t *testing.T) {
@@ -84,35 +91,54 @@ func FuzzMeta(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, raw []byte) { views.ParseMeta(raw) })
 }
 
-// FuzzAnswer reads any answer to its end: there is no panic, and a failure is one of ours that prints and encodes.
+// FuzzAnswer reads any answer to its end: there is no panic, a failure is one of ours that prints and encodes, and the
+// rows and the failure are the same however the answer is cut into pieces (F12).
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{`{"rows":[1],"errors":[{}]}`, `{"error":7,"reason":[]}`, `{"rows":[],"errors":"x"}`} {
 		for _, status := range []uint16{200, 503} {
-			f.Add(status, body)
+			f.Add(status, body, uint16(9))
 		}
 	}
-	f.Fuzz(func(t *testing.T, status uint16, body string) {
-		rows, err := views.Run(t.Context(), fixed{status: int(status), body: body}, &views.Request{
-			Bucket: "b",
-			Design: "d", View: "v",
-		})
-		if err == nil {
-			for rows.Next() {
-				require.True(t, json.Valid(rows.Row()))
-			}
-			if err = rows.Err(); err == nil {
-				_, err = rows.Meta()
-				require.NoError(t, err)
-				return
+	f.Fuzz(func(t *testing.T, status uint16, body string, cut uint16) {
+		rows, err := readAll(t, fixed{status: int(status), body: body})
+		for _, in := range []func(io.Reader) io.Reader{iotest.OneByteReader, func(r io.Reader) io.Reader {
+			return io.MultiReader(io.LimitReader(r, int64(cut)), r)
+		}} {
+			again, errAgain := readAll(t, fixed{status: int(status), body: body, in: in})
+			require.Equal(t, rows, again)
+			require.Equal(t, err == nil, errAgain == nil)
+			if err != nil {
+				require.Equal(t, err.Error(), errAgain.Error())
 			}
 		}
 		var e *views.Error
-		if !errors.As(err, &e) {
+		switch {
+		case err == nil:
+		case !errors.As(err, &e):
 			t.Skip("the reader of the body failed, which is the client's to explain")
+		default:
+			require.ErrorIs(t, err, cberr.Couchbase)
+			require.NotEmpty(t, err.Error())
+			_, err = json.Marshal(err)
+			require.NoError(t, err)
 		}
-		require.ErrorIs(t, err, cberr.Couchbase)
-		require.NotEmpty(t, err.Error())
-		_, err = json.Marshal(err)
-		require.NoError(t, err)
 	})
+}
+
+// readAll gives the rows of an answer, and its failure.
+func readAll(t *testing.T, of fixed) (all []string, err error) {
+	t.Helper()
+	rows, err := views.Run(t.Context(), of, &views.Request{Bucket: "b", Design: "d", View: "v"})
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		require.True(t, json.Valid(rows.Row()))
+		all = append(all, string(rows.Row()))
+	}
+	if err = rows.Err(); err == nil {
+		_, err = rows.Meta()
+		require.NoError(t, err)
+	}
+	return all, err
 }

@@ -118,7 +118,7 @@ func TestConnectionsAreMadeOnceWhenTLSIsTurnedOn_D274(t *testing.T) {
 	for i := range buckets {
 		opts = append(opts, mock.Bucket("b"+strconv.Itoa(i), 16))
 	}
-	for range 5 {
+	for range 1 + rounds()/100 {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, opts...)
 			var dialled atomic.Int64

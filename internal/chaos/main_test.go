@@ -105,7 +105,7 @@ func TestPlantedDefectsAreNoticed(t *testing.T) {
 	})
 	for plant, property := range map[string]string{
 		plantLost: "P3", plantTwice: "P2", plantUntrue: "P4", plantUnended: "P1", plantLate: "P1",
-		plantGoroutine: "P11", plantDescriptor: "P11",
+		plantGoroutine: "P11", plantDescriptor: "P11", plantNode: "P16",
 	} {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 type nodeOptions struct {
 	Ports  []port `json:"ports"`
 	Buffer int    `json:"buffer"` // bytes of the buffers of the clients' sockets; 0: the system's
+	Racy   bool   `json:"racy"`   // a planted defect
 	// Mock makes the process one of a mock of its own, which it carries bytes to. Without it the supervisor has it.
 	Mock *mockOptions `json:"mock,omitempty"`
 }
@@ -73,6 +75,9 @@ func Node(in io.Reader, out io.Writer) error {
 	}
 	if err := json.Unmarshal(lines.Bytes(), &n.o); err != nil {
 		return err
+	}
+	if n.o.Racy {
+		fmt.Fprintln(os.Stderr, "WARNING: DATA RACE")
 	}
 	if n.o.Mock != nil {
 		m, err := n.holdMock()

@@ -16,6 +16,7 @@ const (
 	plantGoroutine  = "goroutine"  // a goroutine is left; in a soak, one with each sample
 	plantDescriptor = "descriptor" // the same with a descriptor
 	plantHeap       = "heap"       // of a soak, and of a round with little memory: memory is kept
+	plantNode       = "node"       // the process of a node says that it has a data race
 	plantLatency    = "latency"    // of a soak: calls take longer and longer
 	plantFailing    = "failing"    // of a soak: from a moment on all calls fail at once
 	plantHanging    = "hanging"    // of a soak: from a moment on no call ends
@@ -25,7 +26,7 @@ const (
 func Plants() []string {
 	return []string{
 		plantLost, plantTwice, plantUntrue, plantUnended, plantLate, plantGoroutine, plantDescriptor, plantHeap,
-		plantLatency, plantFailing, plantHanging,
+		plantNode, plantLatency, plantFailing, plantHanging,
 	}
 }
 

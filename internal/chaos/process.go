@@ -42,6 +42,7 @@ type process struct {
 	errs  *tail
 	once  sync.Once
 	end   error
+	told  bool // what it has written was looked at
 }
 
 // start starts a process that is to be part, and tells it its options.
@@ -123,6 +124,25 @@ func (p *process) wait() {
 	_ = p.in.Close()
 	if err := p.cmd.Wait(); err != nil {
 		p.end = fmt.Errorf("%s: %w: %s", p.name, err, p.errs.String())
+	}
+}
+
+// checkProcesses looks at what the processes of nodes that have ended have written: they are killed, so that one with a
+// data race, or one that has died by itself before, ends as the others do (P16).
+func (rd *round) checkProcesses() {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	for p := range rd.started {
+		if p == rd.client || p.told {
+			continue
+		}
+		p.told = true
+		said := p.errs.String()
+		if slices.ContainsFunc([]string{"DATA RACE", "panic: ", "fatal error: "}, func(sign string) bool {
+			return strings.Contains(said, sign)
+		}) {
+			rd.report.add(Violation{Property: "P16", What: p.name + " has failed", Detail: head(said, 60)})
+		}
 	}
 }
 

@@ -158,6 +158,7 @@ func (s *supervisor) round(ctx context.Context, number int, each time.Duration) 
 	for _, n := range rd.nodes {
 		n.kill()
 	}
+	rd.checkProcesses()
 	log, err := rd.applied()
 	if err != nil {
 		return err
@@ -226,7 +227,9 @@ func (rd *round) pick(to [2]string) (*sockets, error) {
 
 // restart starts a node's process where it was.
 func (rd *round) restart(n *sockets) (err error) {
-	if n.process, err = rd.start(PartNode, "a node", n.o); err != nil {
+	o := n.o
+	o.Racy = rd.o.Plant == plantNode
+	if n.process, err = rd.start(PartNode, "a node", o); err != nil {
 		return err
 	}
 	return n.ready()
