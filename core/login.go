@@ -173,4 +173,5 @@ func (c *Cluster) renewAll(generation uint64) {
 		b.source.hurry()
 		b.renewer.wake()
 	}
+	c.telemetry.renew()
 }

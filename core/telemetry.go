@@ -111,6 +111,7 @@ func (c *AppTelemetryConfig) check() error {
 type appTelemetry struct {
 	meter   *telemetry.Meter // nil: disabled
 	changed chan struct{}    // has a value when another map is in use
+	renewed chan struct{}    // has a value when there are new credentials
 	own     *httpx.Client    // for the endpoint of the configuration; nil without one
 	stop    context.CancelFunc
 	tasks   tasks.Group
@@ -119,7 +120,8 @@ type appTelemetry struct {
 // open makes what counts.
 func (t *appTelemetry) open(c *Cluster) {
 	if !c.cfg.Observe.AppTelemetry.Disabled {
-		t.meter, t.changed = telemetry.NewMeter(c.agent(), c.labels), make(chan struct{}, 1)
+		t.meter = telemetry.NewMeter(c.agent(), c.labels)
+		t.changed, t.renewed = make(chan struct{}, 1), make(chan struct{}, 1)
 	}
 }
 
@@ -130,9 +132,9 @@ func (t *appTelemetry) start(c *Cluster) {
 	}
 	cfg := &c.cfg.Observe.AppTelemetry
 	o := &telemetry.Options{
-		Endpoints: c.telemetryEndpoints, Changed: t.changed, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
-		Backoff: cfg.Backoff, PingInterval: cfg.PingInterval, PingTimeout: cfg.PingTimeout,
-		JitterSource: c.cfg.Retry.JitterSource, Log: c.log,
+		Endpoints: c.telemetryEndpoints, Changed: t.changed, Renewed: t.renewed,
+		ConnectTimeout: c.cfg.HTTP.ConnectTimeout, Backoff: cfg.Backoff, PingInterval: cfg.PingInterval,
+		PingTimeout: cfg.PingTimeout, JitterSource: c.cfg.Retry.JitterSource, Log: c.log,
 	}
 	client := c.http
 	if cfg.Endpoint != "" {
@@ -171,9 +173,15 @@ func (t *appTelemetry) wait(ctx context.Context) error {
 }
 
 // mapApplied says that another map is in use. It does not block.
-func (t *appTelemetry) mapApplied() {
+func (t *appTelemetry) mapApplied() { signal(t.changed) }
+
+// renew says that there are new credentials. It does not block.
+func (t *appTelemetry) renew() { signal(t.renewed) }
+
+// signal gives a channel a value, unless it has one or is nil.
+func signal(c chan<- struct{}) {
 	select {
-	case t.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

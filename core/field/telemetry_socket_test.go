@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,32 @@ func TestTelemetryBackoff_D158(t *testing.T) {
 		}
 		require.Positive(t, tries)
 		require.Less(t, tries, 30)
+	})
+}
+
+// TestTelemetryAfterNewCredentials_D277: new credentials end the pause of up to an hour behind refused ones.
+func TestTelemetryAfterNewCredentials_D277(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Virtual(), mock.AppTelemetry())
+		var right atomic.Bool
+		c, _ := telling(t, m, func(cfg *core.Config) {
+			cfg.Auth.Username, cfg.Auth.Password = "", core.Secret{}
+			cfg.Auth.Credentials = func(ctx context.Context) (core.Credentials, error) {
+				cr := core.Credentials{
+					Username: mock.DefaultUser, Password: core.NewSecret(mock.DefaultPassword),
+				}
+				if core.LoginTargetOf(ctx).Service != "kv" && !right.Load() {
+					cr.Password = core.NewSecret("wrong")
+				}
+				return cr, nil
+			}
+		})
+		time.Sleep(5 * time.Hour)
+		require.Empty(t, m.TelemetryClients())
+		right.Store(true)
+		c.RenewLogins()
+		time.Sleep(time.Second)
+		require.Len(t, m.TelemetryClients(), 1)
 	})
 }
 

@@ -40,6 +40,7 @@ type Options struct {
 	// Endpoints gives those that there are now, in the order of the cluster map.
 	Endpoints func() []Endpoint
 	Changed   <-chan struct{} // has a value when there may be others
+	Renewed   <-chan struct{} // has a value when there are new credentials
 	// Dial opens a websocket. It takes no message of more than CommandLimit bytes.
 	Dial           func(ctx context.Context, e Endpoint) (*websocket.Conn, error)
 	ConnectTimeout time.Duration // of Dial
@@ -127,8 +128,8 @@ func (r *reporter) shuffled() []Endpoint {
 	return all
 }
 
-// wait is the pause before an attempt, and makes the next one longer. It is false when the endpoints have changed
-// meanwhile, or ctx has ended.
+// wait is the pause before an attempt, and makes the next one longer. New credentials end it, and have the pauses begin
+// anew. It is false when the endpoints have changed meanwhile, or ctx has ended.
 func (r *reporter) wait(ctx context.Context) bool {
 	t := time.NewTimer(r.pause)
 	defer t.Stop()
@@ -136,6 +137,9 @@ func (r *reporter) wait(ctx context.Context) bool {
 		select {
 		case <-t.C:
 			r.pause = min(2*r.pause, r.o.Backoff)
+			return true
+		case <-r.o.Renewed:
+			r.pause = min(firstPause, r.o.Backoff)
 			return true
 		case <-r.o.Changed:
 			if r.look() {
