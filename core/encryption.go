@@ -55,6 +55,7 @@ func (c *Cluster) EndTLS() error {
 func (c *Cluster) exchange(old, now *tls.Config) {
 	c.tls.Store(now)
 	c.http.SetTLS(now.Clone())
+	c.telemetry.setTLS(now)
 	if (old == nil) == (now == nil) {
 		return
 	}

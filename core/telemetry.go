@@ -113,6 +113,7 @@ type appTelemetry struct {
 	changed chan struct{}    // has a value when another map is in use
 	renewed chan struct{}    // has a value when there are new credentials
 	own     *httpx.Client    // for the endpoint of the configuration; nil without one
+	secure  bool             // that one is asked over TLS
 	stop    context.CancelFunc
 	tasks   tasks.Group
 }
@@ -140,7 +141,8 @@ func (t *appTelemetry) start(c *Cluster) {
 	if cfg.Endpoint != "" {
 		e, _, _ := parseTelemetryEndpoint(cfg.Endpoint) // was checked
 		o.Endpoints = func() []telemetry.Endpoint { return []telemetry.Endpoint{e.Endpoint} }
-		t.own = c.telemetryClient(e.tls)
+		t.own, t.secure = c.telemetryClient(), e.tls
+		t.setTLS(c.tls.Load())
 		client = t.own
 	}
 	o.Dial = func(ctx context.Context, e telemetry.Endpoint) (*websocket.Conn, error) {
@@ -187,22 +189,27 @@ func signal(c chan<- struct{}) {
 }
 
 // telemetryClient connects to an endpoint of the configuration, which no map has named: the node filter is not asked.
-func (c *Cluster) telemetryClient(secure bool) *httpx.Client {
+func (c *Cluster) telemetryClient() *httpx.Client {
 	cfg := &c.cfg.Observe.AppTelemetry
-	o := httpx.Options{
+	return httpx.New(httpx.Options{
 		Dial: c.filter.next, LeaveKeepAlive: c.cfg.ownDial, JitterSource: c.cfg.Retry.JitterSource, Agent: c.agent(),
 		ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
 		Credentials: func(context.Context, Service, string, bool) (httpx.Credentials, error) {
 			return httpx.Credentials{Username: cfg.Username, Password: cfg.Password}, nil
 		},
-	}
+	})
+}
+
+// setTLS gives the client for the endpoint of the configuration the cluster's settings, nil where it has none. An
+// endpoint says itself whether it is asked over TLS.
+func (t *appTelemetry) setTLS(now *tls.Config) {
 	switch {
-	case secure && c.encrypted():
-		o.TLS = c.tls.Load().Clone()
-	case secure:
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	case t.own == nil || !t.secure:
+	case now == nil:
+		t.own.SetTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	default:
+		t.own.SetTLS(now.Clone())
 	}
-	return httpx.New(o)
 }
 
 // maxTelemetryPath bounds a path that a map names.

@@ -3,6 +3,8 @@ package field_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"maps"
 	"net"
@@ -121,6 +123,25 @@ func TestTelemetryAfterNewCredentials_D277(t *testing.T) {
 		time.Sleep(5 * time.Hour)
 		require.Empty(t, m.TelemetryClients())
 		right.Store(true)
+		c.RenewLogins()
+		time.Sleep(time.Second)
+		require.Len(t, m.TelemetryClients(), 1)
+	})
+}
+
+// TestTelemetryHasNewRoots_D277: an endpoint of the configuration is asked with the newest settings of TLS.
+func TestTelemetryHasNewRoots_D277(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Virtual(), mock.AppTelemetry(), mock.TLS())
+		c := onMock(t, m, func(cfg *core.Config) {
+			cfg.TLS.Config = &tls.Config{RootCAs: x509.NewCertPool()}
+			told := &cfg.Observe.AppTelemetry
+			told.Endpoint = "wss://" + m.Node(0).ManagementTLSAddr() + "/_appTelemetry"
+			told.Username, told.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+		})
+		time.Sleep(5 * time.Hour)
+		require.Empty(t, m.TelemetryClients())
+		require.NoError(t, c.SetTLS(trusted(m)))
 		c.RenewLogins()
 		time.Sleep(time.Second)
 		require.Len(t, m.TelemetryClients(), 1)
