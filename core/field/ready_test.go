@@ -18,6 +18,7 @@ import (
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/mock/scripted"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // refuses answers an opcode with a status on a node.
@@ -164,5 +165,31 @@ func TestAnotherUserMayUseTheBucket_D273(t *testing.T) {
 		_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
 		require.NoError(t, b.WaitReady(fresh(t)))
+	})
+}
+
+// The connection for requests that need an order gets further than the others, and is refused then: calls that the
+// others' failure explains still end because of it.
+func TestTheOrderedConnectionEndsNoCondition_D278(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual(), mock.TLS())
+		b := onMock(t, m, func(cfg *core.Config) {
+			cfg.Seeds.Hosts = []string{m.Node(0).TLSAddr()}
+			cfg.TLS = core.TLSConfig{Enabled: true, Config: trusted(m)}
+		}).Bucket("default")
+		require.NoError(t, b.WaitReady(fresh(t)))
+		require.NoError(t, m.SetCertificate(mock.OtherAuthorityCertificate))
+		m.DisconnectAll()
+		time.Sleep(20 * time.Second) // to the longest pauses
+		_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k")})
+		require.ErrorIs(t, err, cberr.TLSFailure)
+		require.NoError(t, m.SetCertificate(mock.RotatedCertificate))
+		require.NoError(t, m.SetPassword(mock.DefaultUser, "another"))
+		ordered := kv.Start(context.Background(), b, kv.GetFailoverLog{Common: kv.Common{Retry: retry.BestEffort{}}})
+		time.Sleep(10 * time.Millisecond)
+		_, err = kv.Do(within(t, 20*time.Millisecond), b, kv.Upsert{Key: []byte("k")})
+		require.ErrorIs(t, err, cberr.TLSFailure)
+		require.NotErrorIs(t, err, cberr.Timeout)
+		ordered.Cancel()
 	})
 }

@@ -203,7 +203,9 @@ func (p *pipeline) attempt(ctx context.Context) (*conn.Conn, error) {
 // is not true any more, and errFurther takes its place.
 func (p *pipeline) passed(s handshake.Step) {
 	p.progress.Store(p.r.now())
-	p.track.Passed(s)
+	if p.demand == nil { // whether the node can be reached, its other connections say
+		p.track.Passed(s)
+	}
 	p.r.o.Log.Debug(p.r.ctx, observe.MsgBootstrapStep, slog.String(observe.KeyEndpoint, p.node.addr),
 		slog.String(observe.KeyStep, string(s)))
 	p.mu.Lock()
