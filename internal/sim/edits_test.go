@@ -293,7 +293,7 @@ var edits = []edit{
 	},
 	{
 		"internal/httpx/failure.go", "e := &httpsvc.Error{",
-		`if broken == "a password is in the error of a service" { if cr, err := k.c.o.Credentials(k.ctx, k.r.Service, k.endpoint); err == nil { cause = fmt.Errorf("%w (%s)", cause, cr.Password.Reveal()) } }; e := &httpsvc.Error{`,
+		`if broken == "a password is in the error of a service" { if cr, err := k.c.o.Credentials(k.ctx, k.r.Service, k.endpoint, false); err == nil { cause = fmt.Errorf("%w (%s)", cause, cr.Password.Reveal()) } }; e := &httpsvc.Error{`,
 	},
 	{
 		"internal/handshake/sasl.go", "names = d.o.Mechanisms",
