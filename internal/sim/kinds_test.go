@@ -15,7 +15,7 @@ import (
 // unreturned are the kinds that the code of operations on documents names and that no call of the simulation has to
 // return, and why.
 var unreturned = map[string]string{
-	"Timeout":             "a timeout says whether the call may have been applied: it is one of the kinds under this one",
+	"Timeout":             "a timeout says whether the call may have been applied, by one of two kinds of its own",
 	"EncodingFailure":     "an operation whose own code panics: no argument leads to it",
 	"ServiceNotAvailable": "a wait for readiness says so, and requests to services, not a call for a document",
 	"XattrNoAccess":       "of one path: no node of the mock refuses a path alone",
@@ -29,8 +29,8 @@ func TestAllKindsOfErrorsAreRequired(t *testing.T) {
 	}
 	text, err := os.ReadFile("../../cberr/cberr.go")
 	require.NoError(t, err)
-	names := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?s)(\w+)\s+= &Kind\{\s*name:\s+"(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+	names, declared := map[string]string{}, regexp.MustCompile(`(?s)(\w+)\s+= &Kind\{\s*name:\s+"(\w+)"`)
+	for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
 		names[m[1]] = m[2]
 	}
 	require.Greater(t, len(names), 80)

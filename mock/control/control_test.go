@@ -442,7 +442,7 @@ var notOverHTTP = map[string]string{
 	"Close": "the end of the process", "Done": "the same", "Dial": "clients have dialers", "Network": "the same",
 	"Handle": "a handler in Go", "Watch": "a function in Go", "Expect": "a test in Go", "TLSConfig": "a value in Go",
 	"RebalanceSlowly": "a request would take as long",
-	"Load": "/v1/fixtures", "Frames": "/v1/counts", "FrameLog": "/v1/logs/frames", "KeyCounts": "/v1/counts",
+	"Load":            "/v1/fixtures", "Frames": "/v1/counts", "FrameLog": "/v1/logs/frames", "KeyCounts": "/v1/counts",
 	"LimitFrameLog": "the command sets it", "DisconnectAll": "one node after the other", "SetPassword": "PUT of a user",
 	"Node": "/v1/cluster", "Nodes": "/v1/cluster", "ConfigJSON": "the nodes' own HTTP", "Prepared": "system:prepareds",
 	"Scans": "STAT", "ScriptQuery": "/v1/scripts", "ScriptAnalytics": "/v1/scripts", "ScriptSearch": "/v1/scripts",
