@@ -16,10 +16,18 @@ import (
 // metadata, and questions to nodes that are about no document. So every operation of the package kv is called.
 
 // inquired are the reads that a visit has made: no two of them have one key, so that their requests can be told apart.
+// Those by several paths, of whatever copy, are one of them: lookUp.
 type inquired map[verb]bool
 
-// inquire makes one such call. Looked says, and says again, whether the document has been looked up by paths.
-func (w *world) inquire(t *tour, key string, array bool, asked inquired, looked bool) bool {
+// again reports whether a read was made before, and notes that it is.
+func (in inquired) again(v verb) bool {
+	before := in[v]
+	in[v] = true
+	return before
+}
+
+// inquire makes one such call.
+func (w *world) inquire(t *tour, key string, array bool, asked inquired) {
 	copies := w.replicas > 0 && !t.calm
 	switch pick := t.r.below(11); {
 	case pick < 3:
@@ -38,35 +46,28 @@ func (w *world) inquire(t *tour, key string, array bool, asked inquired, looked 
 		w.step(t, e)
 	case pick < 6 && copies && !w.tight: // the calls that these consist of begin at one instant
 		of := []verb{readFirst, readEach, lookUpFirst, lookUpEach}[t.r.below(4)]
-		if of == lookUpFirst || of == lookUpEach {
-			if looked {
-				return looked
-			}
-			looked = true
+		if (of == lookUpFirst || of == lookUpEach) && asked.again(lookUp) {
+			return
 		}
 		w.step(t, &entry{key: key + []string{"", "", "-none"}[t.r.below(3)], verb: of})
 	case pick < 7 && copies:
 		e := &entry{key: key, verb: []verb{readExCopy, lookUpCopy}[t.r.below(2)], replica: t.copy(w)}
-		if e.verb == lookUpCopy {
-			if looked {
-				return looked
-			}
-			looked = true
+		as := e.verb
+		if as == lookUpCopy {
+			as = lookUp
 		}
-		if !asked[e.verb] {
-			asked[e.verb] = true
+		if !asked.again(as) {
 			w.step(t, e)
 		}
 	default:
 		of := []verb{hasDocument, readOrNull, readEx, readPath, hasPath, countPath}[t.r.below(6)]
 		byPath := of == readPath || of == hasPath || of == countPath
-		if asked[of] || byPath && !array || of == readEx && t.calm { // its features may not have been granted
-			return looked
+		// the features of readEx may not have been granted
+		if byPath && !array || of == readEx && t.calm || asked.again(of) {
+			return
 		}
-		asked[of] = true
 		w.step(t, &entry{key: key, verb: of})
 	}
-	return looked
 }
 
 // askNode asks a node something.

@@ -57,16 +57,14 @@ func (w *world) callOn(t *tour) {
 	if made.outcome != done && made.outcome != doubtful {
 		return
 	}
-	locked, looked := false, false
-	asked := inquired{}
+	locked, asked := false, inquired{}
 	for range 2 + t.r.below(9) {
 		switch pick := t.r.below(26); {
 		case pick > 16:
-			looked = w.inquire(t, key, array, asked, looked)
+			w.inquire(t, key, array, asked)
 		case pick < 5:
 			w.add(t, key, extension(array, t.r), array)
-		case pick < 7 && !looked:
-			looked = true
+		case pick < 7 && !asked.again(lookUp):
 			w.step(t, &entry{key: key, verb: lookUp})
 		case pick < 8 && w.replicas > 0 && !t.calm:
 			w.step(t, &entry{key: key + []string{"", "-none"}[t.r.below(2)], verb: readCopy, replica: t.copy(w)})
