@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
@@ -249,8 +248,7 @@ func (s *mapSource) keep(addrs []string) {
 // forgotten.
 func (s *mapSource) hurry() {
 	s.mu.Lock()
-	var ce *handshake.Error
-	if errors.As(s.last, &ce) && ce.Kind != nil && ce.Kind != cberr.BucketNotFound {
+	if handshake.Refuses(s.last) {
 		s.last, s.trying = nil, s.b.router.Snapshot() == nil
 	}
 	stop := s.stop

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
@@ -218,8 +217,7 @@ func (p *pipeline) passed(s handshake.Step) {
 
 // forgive has what the node has refused to former credentials named no more. The lock is held.
 func (p *pipeline) forgive() {
-	var ce *handshake.Error
-	if errors.As(p.lastErr, &ce) && ce.Kind != nil && ce.Kind != cberr.BucketNotFound {
+	if handshake.Refuses(p.lastErr) {
 		p.lastErr = errAnew
 	}
 }

@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -118,6 +119,13 @@ func (e *Error) Unwrap() []error {
 func (e *Error) Is(target error) bool {
 	o, ok := target.(*Error)
 	return ok && o.Kind != nil && o.Kind == e.Kind && o.Addr == e.Addr && o.Bucket == e.Bucket
+}
+
+// Refuses reports whether err is what a node says to credentials or TLS settings: it may take other ones. A bucket that
+// does not exist is not.
+func Refuses(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Kind != nil && e.Kind != cberr.BucketNotFound
 }
 
 // Kind is the kind of the terminal condition that a step may meet, nil for none.
