@@ -21,20 +21,27 @@ type showing struct {
 	since time.Duration
 }
 
-// wrong certificates are to be refused.
-func (s showing) wrong() bool {
-	return s.kind != mock.GoodCertificate && s.kind != mock.RotatedCertificate
+// shown is a certificate that a node has shown for a while, but the one from the beginning.
+type shown struct {
+	span
+	kind mock.Certificate
 }
 
+// wrong certificates are to be refused.
+func (s shown) wrong() bool { return s.kind != mock.RotatedCertificate }
+
 // dated certificates are wrong only by the client's clock.
-func (s showing) dated() bool {
+func (s shown) dated() bool {
 	return s.kind == mock.ExpiredCertificate || s.kind == mock.FutureCertificate
 }
 
-// shown is a wrong certificate that a node has shown for a while.
-type shown struct {
-	span
-	dated bool
+// certificates are the faults that show them: each counts for each handshake that it meets, see checkCertificates.
+var certificates = map[mock.Certificate]string{
+	mock.ExpiredCertificate:        "47e expired certificate",
+	mock.FutureCertificate:         "47e certificate of the future",
+	mock.OtherNameCertificate:      "47f certificate of another host",
+	mock.OtherAuthorityCertificate: "47g certificate of an unknown authority",
+	mock.RotatedCertificate:        "47 certificate rotated",
 }
 
 // encrypts has the client use TLS.
@@ -69,16 +76,15 @@ func (w *world) show(addr string, kind mock.Certificate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, at := w.since(), host(addr)
-	if old := w.shows[at]; old.wrong() {
-		w.wrong[at] = append(w.wrong[at], shown{span{old.since, now}, old.dated()})
+	if old := w.shows[at]; old.kind != mock.GoodCertificate {
+		w.shown[at] = append(w.shown[at], shown{span{old.since, now}, old.kind})
 	}
 	w.shows[at] = showing{kind, now}
 }
 
 // certified is a fault of what a node shows to new connections, which it makes necessary.
-func certified(name string, kind mock.Certificate) fault {
-	return fault{name: name, tls: true, begin: func(w *world, _ *source, addr string) func() int {
-		before := w.arrived(addr)
+func certified(kind mock.Certificate) fault {
+	return fault{name: certificates[kind], tls: true, begin: func(w *world, _ *source, addr string) func() int {
 		w.show(addr, kind)
 		w.breaks(addr)
 		w.reset(w.linksOf(addr))
@@ -86,7 +92,7 @@ func certified(name string, kind mock.Certificate) fault {
 			if kind != mock.RotatedCertificate {
 				w.show(addr, mock.GoodCertificate)
 			}
-			return w.arrived(addr) - before
+			return 0 // the judge knows what it has met
 		}
 	}}
 }
@@ -96,11 +102,11 @@ const alertAnswered = "47h alert in mid-stream"
 
 func certificateFaults() []fault {
 	return []fault{
-		certified("47e expired certificate", mock.ExpiredCertificate),
-		certified("47e certificate of the future", mock.FutureCertificate),
-		certified("47f certificate of another host", mock.OtherNameCertificate),
-		certified("47g certificate of an unknown authority", mock.OtherAuthorityCertificate),
-		certified("47 certificate rotated", mock.RotatedCertificate),
+		certified(mock.ExpiredCertificate),
+		certified(mock.FutureCertificate),
+		certified(mock.OtherNameCertificate),
+		certified(mock.OtherAuthorityCertificate),
+		certified(mock.RotatedCertificate),
 		{tls: true, name: alertAnswered, begin: func(w *world, _ *source, at string) func() int {
 			w.breaks(at)
 			w.tap.mu.Lock()
@@ -113,31 +119,48 @@ func certificateFaults() []fault {
 			return func() int { return 0 } // each record counts when it is sent, which may be later
 		}},
 		{tls: true, name: "2 silence in the handshake of TLS", begin: func(w *world, r *source, at string) func() int {
+			silence := &stall{after: 1 + r.below(1500)}
 			w.mu.Lock()
-			w.stalls[at] = 1 + r.below(1500)
+			w.stalls[at] = silence
 			w.mu.Unlock()
-			before := w.arrived(at)
 			w.breaks(at)
 			w.reset(w.linksTo(at))
 			return func() int {
 				w.mu.Lock()
 				delete(w.stalls, at)
 				w.mu.Unlock()
+				met := sum(silence.held)()
 				w.breaks(at)
 				w.reset(w.linksTo(at))
-				return w.arrived(at) - before
+				return met
 			}
 		}},
-		{name: "clock jumps: the client's", tls: true, begin: func(w *world, r *source, addr string) func() int {
-			before := w.arrived(addr)
+		{name: clockJumps, tls: true, begin: func(w *world, r *source, addr string) func() int {
 			w.jump(r.between(-800*24*time.Hour, 800*24*time.Hour))
 			w.breaks(addr)
 			w.reset(w.linksTo(addr))
 			return func() int {
 				w.jump(0)
-				return w.arrived(addr) - before
+				return 0 // the judge of certificates knows what handshakes it has met
 			}
 		}},
+	}
+}
+
+// clockJumps is the name of a fault of handshakes.
+const clockJumps = "clock jumps: the client's"
+
+// stall is the silence of a node behind so many bytes of each new connection.
+type stall struct {
+	after int
+	held  []func() int // what of the connections has waited
+}
+
+// hold has what comes over a new connection wait, if its node is to be silent.
+func (s *stall) hold(down *mock.Flow) {
+	if s != nil {
+		s.held = append(s.held, gained(heldPieces, down))
+		down.HoldAfter(s.after)
 	}
 }
 
@@ -175,11 +198,16 @@ func (w *world) goodAgain() {
 	}
 }
 
-// checkCertificates judges which connections requests have left over.
+// jumped reports whether the client's clock was wrong all through a part of a handshake.
+func (w *world) jumped(from, to time.Duration) bool {
+	return slices.ContainsFunc(w.jumps, func(j span) bool { return from >= j.from && to <= j.to })
+}
+
+// checkCertificates judges which connections requests have left over, and counts what handshakes have met.
 func (w *world) checkCertificates() {
 	for at, s := range w.shows {
-		if s.wrong() {
-			w.wrong[at] = append(w.wrong[at], shown{span{s.since, w.finished}, s.dated()})
+		if s.kind != mock.GoodCertificate {
+			w.shown[at] = append(w.shown[at], shown{span{s.since, w.finished}, s.kind})
 		}
 	}
 	for _, c := range w.tap.secret {
@@ -192,15 +220,22 @@ func (w *world) checkCertificates() {
 		}
 		w.report.Reached["a connection over TLS"]++
 		from, to := c.secret.hello.Sub(w.began), c.secret.server.Sub(w.began)
-		for _, s := range w.wrong[host(c.addr)] {
-			if from < s.from || to > s.to || s.dated && w.dateless(from, to) {
+		if w.jumped(from, to) {
+			w.report.FaultsFired[clockJumps]++
+		}
+		for _, s := range w.shown[host(c.addr)] {
+			if from < s.from || to > s.to {
+				continue
+			}
+			w.report.FaultsFired[certificates[s.kind]]++
+			if !s.wrong() || s.dated() && w.dateless(from, to) {
 				continue
 			}
 			w.report.Reached["a wrong certificate was shown"]++
 			if c.service {
 				w.report.Reached[shownToRequests]++
 			}
-			if c.secret.spoke {
+			if !c.secret.spoke.IsZero() {
 				w.report.violateAt(to, "P14", "something went to %s over the connection of %v after the beginning, "+
 					"although its certificate was wrong", c.addr, from)
 				return

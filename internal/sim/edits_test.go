@@ -300,6 +300,10 @@ var edits = []edit{
 		`if broken != "the mechanisms that are set are ignored" { names = d.o.Mechanisms }`,
 	},
 	{
+		"internal/health/health.go", "	if c == nil || t.left ||",
+		`	if c == nil || ce.Kind == cberr.TLSFailure && broken == "a failure of TLS is not told" || t.left ||`,
+	},
+	{
 		"internal/health/health.go",
 		"func (h *Record) clear(kind *cberr.Kind, which, over func(bucket, addr string) bool) {",
 		`func (h *Record) clear(kind *cberr.Kind, which, over func(bucket, addr string) bool) { if kind == cberr.TLSFailure && broken == "a failure of TLS is for ever" { return }`,

@@ -121,6 +121,7 @@ func (w *world) about(s *sent, p *memd.Packet) {
 		}
 		_ = json.Unmarshal(p.Value, &body) // without one the client has to believe it
 		uid, err := strconv.ParseUint(body.UID, 16, 64)
+		w.report.Reached[string(k.manifest(uid, err))]++
 		if err == nil && uid < k.uid {
 			w.report.FaultsFired[lagging]++
 			return
@@ -130,6 +131,19 @@ func (w *world) about(s *sent, p *memd.Packet) {
 		}
 		k.forget(w.since())
 	}
+}
+
+// manifest is the branch of a refusal of an id by a node's manifest.
+func (k *ids) manifest(uid uint64, err error) branch {
+	switch {
+	case err != nil:
+		return goneUntold
+	case uid < k.uid:
+		return goneOlder
+	case uid > k.uid:
+		return goneNewer
+	}
+	return goneSame
 }
 
 // lagging is the name of a fault that is met when a node of an older manifest refuses an id.

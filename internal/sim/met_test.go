@@ -140,6 +140,50 @@ func TestAlertsCountChangedRecords(t *testing.T) {
 	})
 }
 
+// A certificate, and a jump of the client's clock, count the handshakes that they meet as a whole.
+func TestCertificatesCountHandshakes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world, addr string) {
+		at := host(addr)
+		handshake := func(from, to time.Duration) map[string]int {
+			met := &wire{addr: addr, secret: newSniffer(&w.tap.secrets)}
+			met.secret.hello, met.secret.server = w.began.Add(from), w.began.Add(to)
+			w.tap.secret = []*wire{met}
+			w.report.FaultsFired = map[string]int{}
+			w.checkCertificates()
+			return w.report.FaultsFired
+		}
+		for kind, name := range certificates {
+			w.shown = map[string][]shown{at: {{span{time.Second, 2 * time.Second}, kind}}}
+			require.Empty(t, handshake(time.Second/2, 3*time.Second/2), name)
+			require.Empty(t, handshake(3*time.Second/2, 5*time.Second/2), name)
+			require.Equal(t, map[string]int{name: 1}, handshake(time.Second, 2*time.Second))
+		}
+		w.shown, w.jumps = nil, []span{{time.Second, 2 * time.Second}}
+		require.Empty(t, handshake(time.Second/2, 3*time.Second/2))
+		require.Equal(t, map[string]int{clockJumps: 1}, handshake(time.Second, 2*time.Second))
+	})
+}
+
+// A silence in the handshake of TLS counts what of it has waited.
+func TestSilencesInHandshakesCountWhatWaits(t *testing.T) {
+	const silence = "2 silence in the handshake of TLS"
+	inWorld(t, func(t *testing.T, w *world, addr string) {
+		w.stalls = map[string]*stall{}
+		require.Zero(t, begun(t, w, silence, addr)())
+		end := begun(t, w, silence, addr)
+		c, err := w.m.Dial(t.Context(), "tcp", addr)
+		require.NoError(t, err)
+		go func() { _, _ = io.Copy(io.Discard, c) }() // it ends with the connection
+		for range 100 {                               // an answer has a header at least, and no silence begins behind more than 1500 bytes
+			_, err = c.Write(nothing())
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		require.NotZero(t, end())
+		require.NoError(t, c.Close())
+	})
+}
+
 // A jump of the nodes' clock counts the locks that it ends, and what nodes are asked about locks and expiries then.
 func TestJumpsOfTheNodesClockCountWhatMeetsThem(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world, addr string) {

@@ -65,29 +65,36 @@ func hellos() []memd.Feature {
 	}
 }
 
-// refuseFeatures has nodes refuse up to half of the features; the end counts the HELLOs that asked for each of them.
-func (w *world) refuseFeatures(r *source) (end func()) {
+// refuseFeatures has nodes refuse up to half of the features; the end counts the HELLOs that asked for each of them,
+// and says how many asked for any.
+func (w *world) refuseFeatures(r *source) (end func() int) {
 	all, at := hellos(), r.below(len(hellos()))
 	var fs []memd.Feature
 	var met []*mock.Counter
 	for i := range 1 + r.below(len(all)/2) {
 		f := all[(at+5*i)%len(all)]
 		fs = append(fs, f)
-		met = append(met, w.m.Count(mock.Match{
-			Opcodes: []memd.Opcode{memd.OpHello}, Func: func(rq *memd.Packet) bool {
-				asked, err := memd.ParseFeatures(rq.Value)
-				return err == nil && asked.Has(f)
-			},
-		}))
+		met = append(met, w.helloes(f))
 	}
 	w.m.RefuseFeatures(fs...)
-	return func() {
+	whole := w.helloes(fs...)
+	return func() int {
 		w.m.RefuseFeatures()
 		for i, f := range fs {
 			met[i].Remove()
 			w.fired(refused(f), met[i].Fired())
 		}
+		whole.Remove()
+		return whole.Fired()
 	}
+}
+
+// helloes counts the HELLOs that ask for any of the features.
+func (w *world) helloes(fs ...memd.Feature) *mock.Counter {
+	return w.m.Count(mock.Match{Opcodes: []memd.Opcode{memd.OpHello}, Func: func(rq *memd.Packet) bool {
+		asked, err := memd.ParseFeatures(rq.Value)
+		return err == nil && slices.ContainsFunc(fs, asked.Has)
+	}})
 }
 
 const refusedFeature = "31 HELLO refuses "
@@ -174,12 +181,11 @@ func oddServers() []fault {
 			return func() int { return met }
 		}},
 		{name: "31 HELLO refuses some features", begin: func(w *world, r *source, addr string) func() int {
-			before, end := w.arrived(addr), w.refuseFeatures(r)
+			end := w.refuseFeatures(r)
 			w.breaks(addr)
 			w.reset(w.linksTo(addr))
 			return func() int {
-				end()
-				n := w.arrived(addr) - before
+				n := end()
 				w.breaks(everywhere)
 				w.reset(w.m.Network().Links()) // those of other nodes may be without it, too
 				return n

@@ -50,6 +50,8 @@ const (
 	recordHeader      = 5
 	recordHandshake   = 22
 	recordApplication = 23
+
+	encryptedAlert = recordHeader + 2 + 1 + 16 // what it says, its type, and the seal
 )
 
 // sniffer reads along with one connection.
@@ -60,7 +62,8 @@ type sniffer struct {
 	up, down sniffed
 
 	hello, server time.Time // when the client has begun and the server has answered; zero: not
-	spoke         bool      // the client has sent something behind the handshake
+	spoke         time.Time // when the client has first sent something behind the handshake
+	refused       time.Time // when the client has ended the handshake with an alert
 }
 
 // sniffed is one direction.
@@ -98,8 +101,8 @@ func (s *sniffer) read(d *sniffed, b []byte) (clear []byte) {
 		clear = append(clear, s.record(d, d.raw[:n])...)
 		d.raw = d.raw[n:]
 	}
-	if len(clear) > 0 && d == &s.up {
-		s.spoke = true
+	if len(clear) > 0 && d == &s.up && s.spoke.IsZero() {
+		s.spoke = time.Now()
 	}
 	return clear
 }
@@ -112,20 +115,24 @@ func (s *sniffer) record(d *sniffed, r []byte) []byte {
 	case r[0] == recordHandshake && d == &s.down && len(r) > 44 && len(r) > 46+int(r[43]):
 		s.suite, s.server = binary.BigEndian.Uint16(r[44+int(r[43]):]), time.Now()
 	case r[0] == recordApplication:
-		return s.open(d, r)
+		clear, opened := s.open(d, r)
+		if d == &s.up && !opened && len(r) == encryptedAlert && s.refused.IsZero() {
+			s.refused = time.Now()
+		}
+		return clear
 	}
 	return nil
 }
 
 // open decrypts a record, unless it is one of the handshake's.
-func (s *sniffer) open(d *sniffed, r []byte) []byte {
+func (s *sniffer) open(d *sniffed, r []byte) (data []byte, ok bool) {
 	if d.aead == nil {
 		secret := s.keys.secret(d.name, s.random)
 		if secret == nil {
-			return nil
+			return nil, false
 		}
 		if d.lost = !d.derive(s.suite, secret); d.lost {
-			return nil
+			return nil, false
 		}
 	}
 	nonce := bytes.Clone(d.iv)
@@ -135,15 +142,15 @@ func (s *sniffer) open(d *sniffed, r []byte) []byte {
 	clear, err := d.aead.Open(nil, nonce, r[recordHeader:], r[:recordHeader])
 	if err != nil {
 		d.lost = d.seq > 0
-		return nil
+		return nil, false
 	}
 	d.seq++
 	clear = bytes.TrimRight(clear, "\x00")
 	n := len(clear) - 1
 	if n < 0 || clear[n] != recordApplication {
-		return nil
+		return nil, true
 	}
-	return clear[:n]
+	return clear[:n], true
 }
 
 // derive makes the keys of a direction; false for a suite that is not known here.

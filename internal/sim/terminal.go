@@ -101,6 +101,7 @@ func (w *world) refusedAt(addr string, bucket bool, from, at time.Duration) (sin
 const (
 	toldAtOnce = "a call ended when it was told of a terminal cause"
 	refusedNow = "a call whose node refuses logins ended soon"
+	distrusted = "a call whose node is refused in the handshake of TLS ended soon"
 )
 
 // terminalMost is how long a call waits at most when its node refuses logins: until a retry that it waits for already,
@@ -159,37 +160,64 @@ func (w *world) checkTold(e *entry) {
 	w.report.Reached[toldAtOnce]++
 }
 
-// checkRefused judges how long a call took of which nothing was sent because its node refuses logins, or because no
-// node lets the bucket be selected.
+// checkRefused judges how long a call took of which nothing was sent because its node refuses logins, because no node
+// lets the bucket be selected, or because the client refuses what its node shows in the handshake of TLS.
 func (w *world) checkRefused(e *entry) {
 	if e.node == "" {
 		return
 	}
-	w.endsSoon(e, e.node, false)
+	w.endsSoon(e, e.node, refusedNow, func(from time.Duration) (time.Duration, bool) {
+		return w.refusedAt(e.node, false, from, e.ended)
+	})
+	w.endsSoon(e, e.node, distrusted, func(from time.Duration) (time.Duration, bool) {
+		return w.distrustedAt(e.node, from, e.ended)
+	})
 	if !w.topology && !w.loses() { // a node that has left has refused nothing
-		w.endsSoon(e, everywhere, true)
+		w.endsSoon(e, everywhere, refusedNow, func(from time.Duration) (time.Duration, bool) {
+			return w.refusedAt(everywhere, true, from, e.ended)
+		})
 	}
 }
 
-// endsSoon judges a call whose way to a node, or to any, has been refused. What was refused to a connection that was
-// begun to be made while another one worked does not count: it was to take the place of that one. Nor does what was
-// refused to another password.
-func (w *world) endsSoon(e *entry, addr string, bucket bool) {
+// distrustedAt is since when the client has ended handshakes with a node by an alert, at an instant: until something
+// goes over a connection to it. Only connections count that were begun to be made after from.
+func (w *world) distrustedAt(addr string, from, at time.Duration) (since time.Duration, distrusted bool) {
+	var spoke time.Duration
+	for _, c := range w.tap.secret {
+		if s := c.secret; c.addr == addr && !s.spoke.IsZero() && s.spoke.Sub(w.began) <= at {
+			spoke = max(spoke, s.spoke.Sub(w.began))
+		}
+	}
+	since = at
+	for _, c := range w.tap.secret {
+		if c.addr == addr && !c.secret.refused.IsZero() && c.began.Sub(w.began) >= from {
+			if t := c.secret.refused.Sub(w.began); t > spoke && t <= since {
+				since, distrusted = t, true
+			}
+		}
+	}
+	return since, distrusted
+}
+
+// endsSoon judges a call whose way to a node, or to any, has been refused; at says since when, by connections that were
+// begun to be made after an instant. What was refused to a connection that was begun to be made while another one
+// worked does not count: it was to take the place of that one. Nor does what was refused to another password.
+func (w *world) endsSoon(e *entry, addr, reached string, at func(from time.Duration) (time.Duration, bool)) {
 	from, none := w.withoutWay(addr, e.ended)
 	for _, at := range w.renewed {
 		if at <= e.ended {
 			from = max(from, at)
 		}
 	}
-	since, refused := w.refusedAt(addr, bucket, from, e.ended)
+	since, refused := at(from)
 	refused = refused && (addr == everywhere || w.staysMember(addr, since, e.ended))
 	since = max(since, e.began)
 	switch {
-	case !refused || !none || since >= e.ended || w.moved(e):
+	case !refused || !none || since > e.ended || w.moved(e):
 	case e.ended-since > terminalMost:
 		w.report.violateWith("P6", func() []string { return w.history(e.key) },
 			"%s: its way to %q has been refused since %v, and it ended at %v", e, addr, since, e.ended)
 	case e.told.why != retry.Unknown:
-		w.report.Reached[refusedNow]++
+		w.report.Reached[reached]++
 	}
 }

@@ -152,7 +152,8 @@ func (t *Totals) missing() []string {
 	need(t.Reached, "a wrong certificate was shown", shownToRequests, refusedPacked, "in doubt, applied 0 times",
 		"in doubt, applied 1 times", ambiguousTimeout+"0", ambiguousTimeout+"1", "ended by Close", judged, queueFull,
 		unknownOpaque, secondAnswer, unreadable, wholeScan, scanJudged, resent, resentRead, resentByMap, resentAsNamed,
-		toldAtOnce, refusedNow, retriesCounted, askedAsSaid, rerouted, wokenByHealth, wokenByMap, wokenAtOnce,
+		toldAtOnce, refusedNow, distrusted, retriesCounted, askedAsSaid, rerouted,
+		wokenByHealth, wokenByMap, wokenAtOnce,
 		lateAttempt, missed, closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledQueued,
 		canceledInFlight, canceledParked, afterCancel, afterDeadline)
 	for of := range services {

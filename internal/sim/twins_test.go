@@ -76,6 +76,7 @@ var twins = map[string][]string{
 	"what TLS has written whole counts as unsent":    {"P2", "P4"},
 	"any certificate will do":                        {"P14"},
 	"a failure of TLS is for ever":                   {"P9"},
+	"a failure of TLS is not told":                   {"P6"},
 	"a compressed value loses its end":               {"P5"},
 	"a compressed map is not read":                   {"P8", "P9"},
 	"rows that are cut off count as all":             {"P5"},

@@ -78,10 +78,10 @@ type world struct {
 	forged      map[time.Time]bool   // when nodes have proven nothing
 	bars        *mock.Injection      // refuses logins at the beginning
 	shows       map[string]showing   // certificates, by host
-	wrong       map[string][]shown   // when they were wrong
+	shown       map[string][]shown   // for how long they showed it
 	encrypted   []string             // ports; none without TLS
 	named       map[string]bool      // hosts that the configuration names, or its SRV record
-	stalls      map[string]int       // after so many bytes nodes are silent, by address
+	stalls      map[string]*stall    // of nodes that are silent, by address
 	clock       atomic.Int64         // how far the client's clock is off
 	slow        atomic.Int64         // how much longer it takes to connect
 	jumps       []span               // when it was
@@ -120,7 +120,7 @@ func (w *world) start() error {
 	w.executes()
 	w.latest, w.lastGivenUp = map[string]*entry{}, map[string]time.Time{}
 	w.driven, w.forged, w.named = map[string][]time.Time{}, map[time.Time]bool{}, map[string]bool{}
-	w.shows, w.wrong, w.stalls = map[string]showing{}, map[string][]shown{}, map[string]int{}
+	w.shows, w.shown, w.stalls = map[string]showing{}, map[string][]shown{}, map[string]*stall{}
 	w.oddErrors()
 	w.emptyAtFirst()
 	w.bar()
@@ -256,9 +256,7 @@ func (w *world) link(l *mock.Link) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := w.stalls[l.RemoteAddr()]; n > 0 {
-		l.Down().HoldAfter(n)
-	}
+	w.stalls[l.RemoteAddr()].hold(l.Down())
 }
 
 // whole cuts nothing.
