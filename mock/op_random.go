@@ -2,12 +2,23 @@ package mock
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
+	"time"
 
 	"github.com/couchcore/couchcore/memd"
 )
 
 // GET_RANDOM_KEY: some document of a collection of which the node has the active copy, any with the same chance. The
 // answer has its key, with the collection's id before it if collections are granted.
+
+// picker chooses one of n at random, with the option Seed as the seed and the time say: what other requests have come
+// before depends on the scheduler.
+func (s *settings) picker(now time.Time) func(n int) int {
+	if s.seed == nil {
+		return rand.IntN
+	}
+	return rand.New(rand.NewPCG(*s.seed, uint64(now.UnixNano()))).IntN
+}
 
 // randomExtras is what a server says of extras that do not fit what HELLO has granted.
 const randomExtras = "Extras should contain collection id (and optionally flag to request xattrs)"
@@ -47,7 +58,7 @@ func getRandom(rq *request) reply {
 	if !rq.manifest().Has(cid) {
 		return unknown(memd.StatusUnknownCollection, rq.manifest())
 	}
-	key, res, ok := rq.b.store.Random(rq.k.n.index, cid, c.now())
+	key, res, ok := rq.b.store.Random(rq.k.n.index, cid, c.now(), c.set.picker(c.now()))
 	if !ok {
 		return reply{status: memd.StatusKeyNotFound}
 	}

@@ -180,7 +180,8 @@ func TLS() Option { return func(s *settings) { s.tls = true } }
 func Virtual() Option { return func(s *settings) { s.virtual = true } }
 
 // Seed makes the UUIDs of the cluster, its nodes and its buckets depend on the seed and on their order alone, so that
-// the cluster maps of two runs are the same to the byte, and have the same length when they are compressed.
+// the cluster maps of two runs are the same to the byte, and have the same length when they are compressed. The
+// document that GET_RANDOM_KEY gives depends on the seed and the time.
 func Seed(seed uint64) Option { return func(s *settings) { s.seed = &seed } }
 
 // InTheClear gives the node's end of each KV connection over TLS to wrap, and uses what it returns: it sees what was

@@ -175,7 +175,7 @@ func (w *world) jump(by time.Duration) {
 		w.jumps[len(w.jumps)-1].to = w.since()
 	}
 	if by != 0 {
-		w.jumps = append(w.jumps, span{w.since(), forever})
+		w.jumps = append(w.jumps, jump{span{w.since(), forever}, by})
 	}
 }
 
@@ -185,7 +185,7 @@ const forever = time.Duration(math.MaxInt64)
 // dateless tells whether the client's clock was wrong in a part of a handshake, or in the second behind it: the client
 // reads its clock when the whole certificate has come, which the judge does not see.
 func (w *world) dateless(from, to time.Duration) bool {
-	return slices.ContainsFunc(w.jumps, func(j span) bool { return from <= j.to && to+time.Second >= j.from })
+	return slices.ContainsFunc(w.jumps, func(j jump) bool { return from <= j.to && to+time.Second >= j.from })
 }
 
 // goodAgain ends what nodes show.
@@ -198,9 +198,39 @@ func (w *world) goodAgain() {
 	}
 }
 
-// jumped reports whether the client's clock was wrong all through a part of a handshake.
-func (w *world) jumped(from, to time.Duration) bool {
-	return slices.ContainsFunc(w.jumps, func(j span) bool { return from >= j.from && to <= j.to })
+// jump is a stretch of the run in which the client's clock is wrong.
+type jump struct {
+	span
+	by time.Duration
+}
+
+// tells reports whether no certificate is valid by such a clock. Those of the nodes are valid for a year, and since an
+// hour before the run.
+func (j jump) tells() bool { return j.by < -2*time.Hour || j.by > 366*24*time.Hour }
+
+// untimely reports whether no certificate was valid by the client's clock through a stretch of the run.
+func (w *world) untimely(from, to time.Duration) bool {
+	return slices.ContainsFunc(w.jumps, func(j jump) bool { return j.tells() && from >= j.from && to <= j.to })
+}
+
+// checkClock judges and counts a handshake in which no certificate was valid by the client's clock; false: it violates.
+func (w *world) checkClock(c *wire, from time.Duration) (ok bool) {
+	end, ended := c.secret.ended()
+	if !ended || !w.untimely(from, end.Sub(w.began)) {
+		return true
+	}
+	w.report.FaultsFired[clockJumps]++
+	if c.secret.finished.IsZero() || w.certified(c.addr) {
+		return true
+	}
+	w.report.violateAt(end.Sub(w.began), "P14", "the handshake with %s of %v after the beginning was finished, "+
+		"although its certificate was not valid by the client's clock", c.addr, from)
+	return false
+}
+
+// certified reports whether a node has ever shown a certificate that is valid by some other clock.
+func (w *world) certified(addr string) bool {
+	return slices.ContainsFunc(w.shown[host(addr)], shown.dated)
 }
 
 // checkCertificates judges which connections requests have left over, and counts what handshakes have met.
@@ -220,8 +250,8 @@ func (w *world) checkCertificates() {
 		}
 		w.report.Reached["a connection over TLS"]++
 		from, to := c.secret.hello.Sub(w.began), c.secret.server.Sub(w.began)
-		if w.jumped(from, to) {
-			w.report.FaultsFired[clockJumps]++
+		if !w.checkClock(c, from) {
+			return
 		}
 		for _, s := range w.shown[host(c.addr)] {
 			if from < s.from || to > s.to {
@@ -235,7 +265,7 @@ func (w *world) checkCertificates() {
 			if c.service {
 				w.report.Reached[shownToRequests]++
 			}
-			if !c.secret.spoke.IsZero() {
+			if c.secret.spoke {
 				w.report.violateAt(to, "P14", "something went to %s over the connection of %v after the beginning, "+
 					"although its certificate was wrong", c.addr, from)
 				return

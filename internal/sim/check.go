@@ -95,7 +95,7 @@ func (f *facts) count(e *entry) (int, bool) {
 // check judges the run. It runs outside of the bubble.
 func (w *world) check() {
 	r := w.report
-	r.Plan = w.plan.String()
+	r.Plan, r.Encrypted = w.plan.String(), w.tls
 	if w.facts == nil {
 		return
 	}

@@ -36,8 +36,7 @@ const (
 	movedForeign  branch = "answer: not my vbucket, with a map of another bucket, or none that can be read"
 	goneUntold    branch = "answer: unknown collection, without a manifest"
 	goneOlder     branch = "answer: unknown collection, by an older manifest than the known id's"
-	goneSame      branch = "answer: unknown collection, by the manifest of the known id"
-	goneNewer     branch = "answer: unknown collection, by a newer manifest than the known id's"
+	goneNow       branch = "answer: unknown collection, by a manifest that is not older"
 	movedAhead    branch = "answer: not my vbucket, and the map in use says where it moves to"
 	staleLogin    branch = "answer: the login is stale"
 	afterItsCall  branch = "21 answer to a call that has ended"
@@ -49,7 +48,7 @@ func branches() []branch {
 	bs := []branch{
 		succeeds, refuses, mayHaveDone, nodeUnsure, mapRetries, mapMayHave, mapRefuses, mapUnknown, mapFetches,
 		mapBreaks, mapLimits, reconnects, movedWithMap, movedNoMap, movedNewer, movedKnown, movedForeign, staleLogin,
-		afterItsCall, unknownID, namesLeft, movedAhead, goneUntold, goneOlder, goneSame, goneNewer,
+		afterItsCall, unknownID, namesLeft, movedAhead, goneUntold, goneOlder, goneNow,
 	}
 	for _, why := range []retry.Reason{
 		retry.KVNotMyVBucket, retry.KVCollectionOutdated, retry.BucketNotReady, retry.KVLocked,

@@ -2,8 +2,11 @@
 // the mock's network in memory, under faults, changes of the topology and strategies of any manners. One seed decides
 // everything, and replays it exactly: see Instants in instants.go for what that takes.
 //
-// What happened is judged afterwards, from the calls' own ledger, the mock's apply log and the requests that the nodes
-// received; never from what the client says about itself, but for what P13, P15 and P16 say. The properties are these:
+// What happened is judged afterwards, from the calls' own ledger, the mock's apply log, the requests that the nodes
+// received and what has gone over the client's end of each connection. What the client says of itself is judged by P13,
+// P15 and P16, and is taken from it where nothing else shows it: for what reason a strategy is asked and an observer
+// sees a call wait (P6), how often a call has been retried (P10), and in which stage a context has ended it. The
+// properties are these:
 //
 //	P1   every call ends exactly once, and by its deadline
 //	P2   nothing is applied twice

@@ -289,8 +289,7 @@ func requestFaults() []fault {
 		injected(movedMapped, 10, answers(mock.NotMyVBucket(true, nil))),
 		injected("37 not my vbucket, without a map", 10, answers(mock.NotMyVBucket(false, nil))),
 		injected("38 not my vbucket all the time", 0, answers(mock.NotMyVBucket(true, nil))),
-		injected("40 unknown collection", 3, answers(mock.Status(memd.StatusUnknownCollection)), memd.OpSet,
-			memd.OpAdd),
+		unknownCollection(),
 		{name: "41 no answer about a collection", begin: func(w *world, r *source, addr string) func() int {
 			if w.d.below(2, text("lag"), uint64(time.Now().UnixNano())) == 0 && !w.leavesOut(lagging) {
 				return w.lag(r, addr)
@@ -318,6 +317,23 @@ func requestFaults() []fault {
 			return func() int { return n }
 		}},
 	}
+}
+
+// unknownCollection is a refusal without a manifest: half of them are of the collection whose id is to be forgotten.
+func unknownCollection() fault {
+	return fault{name: "40 unknown collection", begin: func(w *world, r *source, addr string) func() int {
+		m := mock.Match{
+			Nodes: w.nodesAt(addr), Opcodes: []memd.Opcode{memd.OpSet, memd.OpAdd}, Times: 1 + r.below(3),
+		}
+		if r.below(2) == 0 {
+			m.Collection = collectionPath
+		}
+		in := w.m.Inject(m, mock.Status(memd.StatusUnknownCollection))
+		return func() int {
+			in.Remove()
+			return in.Fired()
+		}
+	}}
 }
 
 // lateTwin answers a request once more, instead of the next one that has the upper half of its opaque: where that is

@@ -34,8 +34,15 @@ type ids struct {
 	gone  int    // so many are dropping the collection now
 	never []span // when it was gone
 
+	gave    []refusedBy
 	refused *refusedID // the last refusal of the id that the client had; nil once it has another one
 	again   []*refusedID
+}
+
+// refusedBy is a refusal of the id that the client had, and the branch of the decision about it.
+type refusedBy struct {
+	by *sent
+	is branch
 }
 
 // refusedID is what came of a refusal of the id that the client had: the client asks a node for the id, and does not
@@ -121,9 +128,10 @@ func (w *world) about(s *sent, p *memd.Packet) {
 		}
 		_ = json.Unmarshal(p.Value, &body) // without one the client has to believe it
 		uid, err := strconv.ParseUint(body.UID, 16, 64)
-		w.report.Reached[string(k.manifest(uid, err))]++
+		if s.cid == k.id && k.sure {
+			k.gave = append(k.gave, refusedBy{s, k.manifest(uid, err)})
+		}
 		if err == nil && uid < k.uid {
-			w.report.FaultsFired[lagging]++
 			return
 		}
 		if k.refused = nil; k.sure && err == nil && s.cid == k.id {
@@ -140,10 +148,8 @@ func (k *ids) manifest(uid uint64, err error) branch {
 		return goneUntold
 	case uid < k.uid:
 		return goneOlder
-	case uid > k.uid:
-		return goneNewer
 	}
-	return goneSame
+	return goneNow
 }
 
 // lagging is the name of a fault that is met when a node of an older manifest refuses an id.
@@ -186,6 +192,14 @@ func (w *world) goes() (returns func()) {
 func (w *world) checkIDs() {
 	if !w.watchesIDs() {
 		return
+	}
+	for _, f := range w.ids.gave {
+		if w.awaited(f.by) {
+			w.report.Reached[string(f.is)]++
+		}
+		if f.is == goneOlder {
+			w.report.FaultsFired[lagging]++
+		}
 	}
 	for _, f := range w.ids.again {
 		if w.awaited(f.by) {

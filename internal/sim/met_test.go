@@ -147,6 +147,7 @@ func TestCertificatesCountHandshakes(t *testing.T) {
 		handshake := func(from, to time.Duration) map[string]int {
 			met := &wire{addr: addr, secret: newSniffer(&w.tap.secrets)}
 			met.secret.hello, met.secret.server = w.began.Add(from), w.began.Add(to)
+			met.secret.refused = met.secret.server
 			w.tap.secret = []*wire{met}
 			w.report.FaultsFired = map[string]int{}
 			w.checkCertificates()
@@ -158,9 +159,11 @@ func TestCertificatesCountHandshakes(t *testing.T) {
 			require.Empty(t, handshake(3*time.Second/2, 5*time.Second/2), name)
 			require.Equal(t, map[string]int{name: 1}, handshake(time.Second, 2*time.Second))
 		}
-		w.shown, w.jumps = nil, []span{{time.Second, 2 * time.Second}}
+		w.shown, w.jumps = nil, []jump{{span{time.Second, 2 * time.Second}, -3 * time.Hour}}
 		require.Empty(t, handshake(time.Second/2, 3*time.Second/2))
 		require.Equal(t, map[string]int{clockJumps: 1}, handshake(time.Second, 2*time.Second))
+		w.jumps[0].by = time.Hour
+		require.Empty(t, handshake(time.Second, 2*time.Second), "the certificate is valid then")
 	})
 }
 

@@ -102,7 +102,7 @@ const refusedFeature = "31 HELLO refuses "
 func refused(f memd.Feature) string { return refusedFeature + f.String() }
 
 func oddFaults() []fault {
-	fs := slices.Concat(oddAnswers(), oddServers(), refusals())
+	fs := slices.Concat(oddAnswers(), oddServers(), oddNetworks(), refusals())
 	for _, step := range handshakeSteps {
 		fs = append(fs, resetting(closedAt(step), step))
 	}
@@ -194,8 +194,8 @@ func oddServers() []fault {
 	}
 }
 
-// refusals are faults of logins and networks.
-func refusals() []fault {
+// oddNetworks are faults of networks.
+func oddNetworks() []fault {
 	return []fault{
 		onLinks("8 slow close", func(w *world, r *source, l *mock.Link) func() int {
 			w.breaks(l.RemoteAddr())
@@ -225,6 +225,12 @@ func refusals() []fault {
 				return n
 			}
 		}},
+	}
+}
+
+// refusals are faults of logins, and jumps of the clock by which nodes end locks.
+func refusals() []fault {
+	return []fault{
 		{name: "44a no login anywhere", begin: func(w *world, _ *source, addr string) func() int {
 			in := w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSASLAuth}}, mock.Status(memd.StatusAuthError))
 			return w.loginsAnew(addr, in)
@@ -234,10 +240,19 @@ func refusals() []fault {
 				mock.Status(memd.StatusAuthError))
 			return w.loginsAnew(addr, in)
 		}},
-		{name: "44 no access to the bucket", begin: func(w *world, _ *source, addr string) func() int {
-			in := w.m.Inject(mock.Match{Nodes: w.nodesAt(addr), Opcodes: []memd.Opcode{memd.OpSelectBucket}},
+		{name: "44 no access to the bucket", begin: func(w *world, r *source, addr string) func() int {
+			nodes, links := w.nodesAt(addr), w.linksTo(addr)
+			if r.below(2) == 0 { // at no node
+				addr, nodes, links = everywhere, nil, w.m.Network().Links()
+			}
+			in := w.m.Inject(mock.Match{Nodes: nodes, Opcodes: []memd.Opcode{memd.OpSelectBucket}},
 				mock.Status(memd.StatusAccess))
-			return w.loginsAnew(addr, in)
+			w.breaks(addr)
+			w.reset(links)
+			return func() int {
+				in.Remove()
+				return in.Fired()
+			}
 		}},
 		{name: "clock jumps: the nodes'", begin: func(w *world, r *source, _ string) func() int {
 			had := w.locked()

@@ -17,6 +17,7 @@ type Report struct {
 	Trace          string         `json:"trace"`
 	Virtual        string         `json:"virtual"`
 	Plan           string         `json:"plan"`
+	Encrypted      bool           `json:"encrypted"` // all connections were over TLS
 	Outcomes       map[string]int `json:"outcomes"`
 	FaultsFired    map[string]int `json:"faults_fired"`
 	ReasonsFired   map[string]int `json:"reasons_fired"`

@@ -62,8 +62,9 @@ type sniffer struct {
 	up, down sniffed
 
 	hello, server time.Time // when the client has begun and the server has answered; zero: not
-	spoke         time.Time // when the client has first sent something behind the handshake
-	refused       time.Time // when the client has ended the handshake with an alert
+	// when the client has ended its part of the handshake, or has ended it with an alert instead
+	finished, refused time.Time
+	spoke             bool // the client has sent something behind the handshake
 }
 
 // sniffed is one direction.
@@ -101,8 +102,8 @@ func (s *sniffer) read(d *sniffed, b []byte) (clear []byte) {
 		clear = append(clear, s.record(d, d.raw[:n])...)
 		d.raw = d.raw[n:]
 	}
-	if len(clear) > 0 && d == &s.up && s.spoke.IsZero() {
-		s.spoke = time.Now()
+	if len(clear) > 0 && d == &s.up {
+		s.spoke = true
 	}
 	return clear
 }
@@ -116,12 +117,32 @@ func (s *sniffer) record(d *sniffed, r []byte) []byte {
 		s.suite, s.server = binary.BigEndian.Uint16(r[44+int(r[43]):]), time.Now()
 	case r[0] == recordApplication:
 		clear, opened := s.open(d, r)
-		if d == &s.up && !opened && len(r) == encryptedAlert && s.refused.IsZero() {
-			s.refused = time.Now()
+		if d == &s.up && !opened {
+			s.ends(len(r))
 		}
 		return clear
 	}
 	return nil
+}
+
+// ends notes a record of the client's part of the handshake, of which it has one: that it has finished, or an alert.
+func (s *sniffer) ends(size int) {
+	switch {
+	case !s.finished.IsZero() || !s.refused.IsZero():
+	case size == encryptedAlert:
+		s.refused = time.Now()
+	default:
+		s.finished = time.Now()
+	}
+}
+
+// ended is when the client's part of the handshake has ended; false: it has not.
+func (s *sniffer) ended() (at time.Time, ok bool) {
+	at = s.finished
+	if at.IsZero() {
+		at = s.refused
+	}
+	return at, !at.IsZero()
 }
 
 // open decrypts a record, unless it is one of the handshake's.

@@ -2,9 +2,11 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -13,19 +15,20 @@ import (
 // sent because its node refuses the login or the bucket. What nodes have answered to logins is seen by the client's end
 // of each connection.
 
-// isTerminal reports whether the default strategy gives up for a reason.
-func isTerminal(why retry.Reason) bool {
-	return slices.Contains([]retry.Reason{
-		retry.AuthenticationError, retry.TLSError, retry.BucketAccessError, retry.ScopeNotFound,
-		retry.CollectionNotFound,
-	}, why)
+// cause has the reasons for which the default strategy gives up, and the errors of calls that end for them.
+var cause = map[retry.Reason]error{
+	retry.AuthenticationError: cberr.AuthenticationFailure,
+	retry.TLSError:            cberr.TLSFailure,
+	retry.BucketAccessError:   cberr.BucketAccess,
+	retry.ScopeNotFound:       cberr.ScopeNotFound,
+	retry.CollectionNotFound:  cberr.CollectionNotFound,
 }
 
 // tells notes that the strategy of all was told why a call's attempt has failed.
 func (w *world) tells(e *entry, why retry.Reason) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.told.why == retry.Unknown && isTerminal(why) {
+	if e.told.why == retry.Unknown && cause[why] != nil {
 		e.told = answer{at: w.since(), why: why}
 	}
 }
@@ -53,7 +56,7 @@ func (w *wire) logsIn(op memd.Opcode, st memd.Status, packet []byte) {
 	default:
 		return
 	}
-	if !l.refused && st != memd.StatusSuccess {
+	if !l.refused && st != memd.StatusSuccess || w.aside {
 		return
 	}
 	w.tap.mu.Lock()
@@ -100,12 +103,18 @@ func (w *world) refusedAt(addr string, bucket bool, from, at time.Duration) (sin
 // What a large set of seeds comes to.
 const (
 	toldAtOnce = "a call ended when it was told of a terminal cause"
-	refusedNow = "a call whose node refuses logins ended soon"
-	distrusted = "a call whose node is refused in the handshake of TLS ended soon"
 )
 
-// terminalMost is how long a call waits at most when its node refuses logins: until a retry that it waits for already,
-// and then for handshakes that go on.
+// noWays are the terminal causes that keep calls from a node, or from all of them.
+var noWays = []retry.Reason{retry.AuthenticationError, retry.TLSError, retry.BucketAccessError}
+
+// refusedFor is what a large set of seeds comes to for each of those.
+func refusedFor(why retry.Reason) string {
+	return "a call that had no way ended soon for " + why.String()
+}
+
+// terminalMost is how long a call waits at most when its way has been refused since it began: until a retry that it
+// waits for already, and then for handshakes that go on. A call that begins later is told at once.
 const terminalMost = bestEffortMost + 250*time.Millisecond
 
 // checkTerminal judges all calls with the default strategy.
@@ -157,7 +166,18 @@ func (w *world) checkTold(e *entry) {
 			"%s: at %v it was told of %v, and it went on", e, e.told.at, e.told.why)
 		return
 	}
+	if !errors.Is(e.err, cause[e.told.why]) && !e.endedElse() {
+		w.report.violateWith("P6", func() []string { return w.history(e.key) },
+			"%s: at %v it was told of %v, and its error does not say that", e, e.told.at, e.told.why)
+		return
+	}
 	w.report.Reached[toldAtOnce]++
+}
+
+// endedElse reports whether the call's end came from outside.
+func (e *entry) endedElse() bool {
+	return errors.Is(e.err, cberr.Timeout) || errors.Is(e.err, cberr.RequestCanceled) ||
+		errors.Is(e.err, retry.ErrClosed)
 }
 
 // checkRefused judges how long a call took of which nothing was sent because its node refuses logins, because no node
@@ -166,34 +186,34 @@ func (w *world) checkRefused(e *entry) {
 	if e.node == "" {
 		return
 	}
-	w.endsSoon(e, e.node, refusedNow, func(from time.Duration) (time.Duration, bool) {
+	w.endsSoon(e, e.node, retry.AuthenticationError, func(from time.Duration) (time.Duration, bool) {
 		return w.refusedAt(e.node, false, from, e.ended)
 	})
-	w.endsSoon(e, e.node, distrusted, func(from time.Duration) (time.Duration, bool) {
+	w.endsSoon(e, e.node, retry.TLSError, func(from time.Duration) (time.Duration, bool) {
 		return w.distrustedAt(e.node, from, e.ended)
 	})
 	if !w.topology && !w.loses() { // a node that has left has refused nothing
-		w.endsSoon(e, everywhere, refusedNow, func(from time.Duration) (time.Duration, bool) {
+		w.endsSoon(e, everywhere, retry.BucketAccessError, func(from time.Duration) (time.Duration, bool) {
 			return w.refusedAt(everywhere, true, from, e.ended)
 		})
 	}
 }
 
-// distrustedAt is since when the client has ended handshakes with a node by an alert, at an instant: until something
-// goes over a connection to it. Only connections count that were begun to be made after from.
+// distrustedAt is since when the client has ended handshakes with a node by an alert, at an instant: until one is
+// finished. Only connections count that were begun to be made after from.
 func (w *world) distrustedAt(addr string, from, at time.Duration) (since time.Duration, distrusted bool) {
-	var spoke time.Duration
-	for _, c := range w.tap.secret {
-		if s := c.secret; c.addr == addr && !s.spoke.IsZero() && s.spoke.Sub(w.began) <= at {
-			spoke = max(spoke, s.spoke.Sub(w.began))
+	var trusted time.Duration
+	ways := slices.DeleteFunc(slices.Clone(w.tap.secret), func(c *wire) bool { return c.addr != addr || c.aside })
+	for _, c := range ways {
+		if t := c.secret.finished.Sub(w.began); t <= at {
+			trusted = max(trusted, t)
 		}
 	}
 	since = at
-	for _, c := range w.tap.secret {
-		if c.addr == addr && !c.secret.refused.IsZero() && c.began.Sub(w.began) >= from {
-			if t := c.secret.refused.Sub(w.began); t > spoke && t <= since {
-				since, distrusted = t, true
-			}
+	for _, c := range ways {
+		t := c.secret.refused.Sub(w.began)
+		if !c.secret.refused.IsZero() && c.began.Sub(w.began) >= from && t > trusted && t <= since {
+			since, distrusted = t, true
 		}
 	}
 	return since, distrusted
@@ -202,7 +222,9 @@ func (w *world) distrustedAt(addr string, from, at time.Duration) (since time.Du
 // endsSoon judges a call whose way to a node, or to any, has been refused; at says since when, by connections that were
 // begun to be made after an instant. What was refused to a connection that was begun to be made while another one
 // worked does not count: it was to take the place of that one. Nor does what was refused to another password.
-func (w *world) endsSoon(e *entry, addr, reached string, at func(from time.Duration) (time.Duration, bool)) {
+func (w *world) endsSoon(
+	e *entry, addr string, why retry.Reason, at func(from time.Duration) (time.Duration, bool),
+) {
 	from, none := w.withoutWay(addr, e.ended)
 	for _, at := range w.renewed {
 		if at <= e.ended {
@@ -211,13 +233,16 @@ func (w *world) endsSoon(e *entry, addr, reached string, at func(from time.Durat
 	}
 	since, refused := at(from)
 	refused = refused && (addr == everywhere || w.staysMember(addr, since, e.ended))
-	since = max(since, e.began)
+	most := terminalMost
+	if since < e.began { // it waits for nothing
+		since, most = e.began, callbackSlack
+	}
 	switch {
 	case !refused || !none || since > e.ended || w.moved(e):
-	case e.ended-since > terminalMost:
+	case e.ended-since > most:
 		w.report.violateWith("P6", func() []string { return w.history(e.key) },
 			"%s: its way to %q has been refused since %v, and it ended at %v", e, addr, since, e.ended)
-	case e.told.why != retry.Unknown:
-		w.report.Reached[reached]++
+	case e.told.why == why:
+		w.report.Reached[refusedFor(why)]++
 	}
 }

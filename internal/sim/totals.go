@@ -16,6 +16,7 @@ type Totals struct {
 	Ops            int            `json:"ops"`
 	Frames         int            `json:"frames"`
 	FaultsFired    map[string]int `json:"faults_fired"`
+	Encrypted      map[string]int `json:"encrypted"` // those of them that runs with TLS have met
 	ReasonsFired   map[string]int `json:"reasons_fired"`
 	Outcomes       map[string]int `json:"outcomes"`
 	Reached        map[string]int `json:"reached"`
@@ -35,7 +36,7 @@ type Totals struct {
 func NewTotals() *Totals {
 	return &Totals{
 		FaultsFired: map[string]int{}, ReasonsFired: map[string]int{}, Outcomes: map[string]int{},
-		Reached:    map[string]int{},
+		Reached: map[string]int{}, Encrypted: map[string]int{},
 		NotReached: []string{}, Failures: []Violation{},
 	}
 }
@@ -55,6 +56,11 @@ func (t *Totals) Add(r *Report) {
 	for _, v := range r.Violations {
 		v.Trace, v.Plan = r.Trace, r.Plan
 		t.Failures = append(t.Failures, v)
+	}
+	if r.Encrypted {
+		for name, n := range r.FaultsFired {
+			t.Encrypted[name] += n
+		}
 	}
 	for into, from := range map[*map[string]int]map[string]int{
 		&t.FaultsFired: r.FaultsFired, &t.ReasonsFired: r.ReasonsFired, &t.Outcomes: r.Outcomes, &t.Reached: r.Reached,
@@ -133,6 +139,9 @@ func (t *Totals) missing() []string {
 		}
 	}
 	need(t.FaultsFired, injections()...)
+	if t.Ops >= kindsNeed {
+		out = append(out, t.oneSided()...)
+	}
 	for _, b := range branches() {
 		need(t.Reached, string(b))
 	}
@@ -152,17 +161,37 @@ func (t *Totals) missing() []string {
 	need(t.Reached, "a wrong certificate was shown", shownToRequests, refusedPacked, "in doubt, applied 0 times",
 		"in doubt, applied 1 times", ambiguousTimeout+"0", ambiguousTimeout+"1", "ended by Close", judged, queueFull,
 		unknownOpaque, secondAnswer, unreadable, wholeScan, scanJudged, resent, resentRead, resentByMap, resentAsNamed,
-		toldAtOnce, refusedNow, distrusted, retriesCounted, askedAsSaid, rerouted,
-		wokenByHealth, wokenByMap, wokenAtOnce,
+		toldAtOnce, retriesCounted, askedAsSaid, rerouted, wokenByHealth, wokenByMap, wokenAtOnce,
 		lateAttempt, missed, closedUnsent, closedInFlight, closedParked, canceledUnsent, canceledQueued,
 		canceledInFlight, canceledParked, afterCancel, afterDeadline)
 	for of := range services {
 		need(t.Reached, servedInCalm(of))
 	}
+	for _, why := range noWays {
+		need(t.Reached, refusedFor(why))
+	}
 	need(t.Reached, clearLogin, toldAnyNode, loginPrefix+inClear, loginPrefix+"SCRAM-SHA1", loginPrefix+"SCRAM-SHA256",
 		loginPrefix+"SCRAM-SHA512")
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// oneSided names the faults that runs with TLS, or runs without, have not met.
+func (t *Totals) oneSided() (out []string) {
+	forTLS := map[string]bool{}
+	for _, f := range faults() {
+		forTLS[f.name] = f.tls
+	}
+	for _, name := range injections() {
+		met := t.Encrypted[name]
+		if met == 0 {
+			out = append(out, name+", over TLS")
+		}
+		if met == t.FaultsFired[name] && !forTLS[name] {
+			out = append(out, name+", without TLS")
+		}
+	}
+	return out
 }
 
 // Main runs one seed in a process that is not a test's, and calls done with its report from inside the run. done ends

@@ -48,3 +48,21 @@ func TestHistoriesThatAreNotJudgedNoticeNothing(t *testing.T) {
 		require.Equal(t, map[string]bool{property: true}, noticed(slow, bad))
 	}
 }
+
+// A large set has to meet each fault with TLS and without.
+func TestFaultsAreToBeMetWithTLSAndWithout(t *testing.T) {
+	const fault, forTLS = "7 half-open", "47 certificate rotated"
+	missing := func(encrypted bool) []string {
+		totals := sim.NewTotals()
+		totals.Add(&sim.Report{
+			Ops: 1_000_000, Encrypted: encrypted, FaultsFired: map[string]int{fault: 1, forTLS: 1},
+		})
+		return totals.NotReached
+	}
+	with, without := missing(true), missing(false)
+	require.Contains(t, without, fault+", over TLS")
+	require.NotContains(t, without, fault+", without TLS")
+	require.Contains(t, with, fault+", without TLS")
+	require.NotContains(t, with, fault+", over TLS")
+	require.NotContains(t, with, forTLS+", without TLS")
+}

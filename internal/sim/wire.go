@@ -23,6 +23,9 @@ type wire struct {
 	// so many times that was dialled, this time included
 	number int
 	began  time.Time // when the client began to
+	// It is for what nodes refuse under unordered execution: calls do not wait for it, and what it meets says nothing
+	// of the way to its node.
+	aside bool
 
 	secret   *sniffer    // of a connection over TLS; nil without
 	service  bool        // it leads to a service over HTTP

@@ -84,7 +84,7 @@ type world struct {
 	stalls      map[string]*stall    // of nodes that are silent, by address
 	clock       atomic.Int64         // how far the client's clock is off
 	slow        atomic.Int64         // how much longer it takes to connect
-	jumps       []span               // when it was
+	jumps       []jump               // when it was
 	moods       moods
 	empty       unreadiness
 
@@ -220,7 +220,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	// dials that a partition has held up end at one instant
 	sleep(ctx, w.d.between(time.Nanosecond, 10*time.Microsecond, text("made"), text(nc.LocalAddr().String())))
 	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, number: n, leaves: w.leaves, answered: w.answered}
-	c.flips, c.even = func() { w.fired(alertAnswered, 1) }, w.tight
+	c.flips, c.even, c.aside = func() { w.fired(alertAnswered, 1) }, w.tight, connection == "ordered"
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
 	w.tap.open++

@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -71,8 +70,10 @@ func (d *doc) document(id docID, vb uint16, node int, now time.Time) Document {
 }
 
 // Random is a document of a collection of which a node has the active copies, each with the same chance; false when
-// it does not exist.
-func (s *Store) Random(node int, cid uint32, now time.Time) (key string, res Result, ok bool) {
+// it does not exist. pick chooses one of n.
+func (s *Store) Random(
+	node int, cid uint32, now time.Time, pick func(n int) int,
+) (key string, res Result, ok bool) {
 	seen := 0
 	for i := range s.vbs {
 		v := &s.vbs[i]
@@ -85,7 +86,7 @@ func (s *Store) Random(node int, cid uint32, now time.Time) (key string, res Res
 			if id.cid != cid || !d.live(now) {
 				continue
 			}
-			if seen++; rand.IntN(seen) == 0 {
+			if seen++; pick(seen) == 0 {
 				key, res = id.key, d.result(v)
 			}
 		}
