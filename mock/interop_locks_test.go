@@ -9,6 +9,16 @@ import (
 // What CouchbaseMock does otherwise with locks, whether the client has XERROR or not.
 var locksDiffer = []difference{
 	{
+		topic: "a CAS with GET, TOUCH, ADD, counters",
+		ops:   []memd.Opcode{memd.OpGetLocked}, when: namesCAS, ours: "0x04", theirs: "0x01|0x86",
+		why: "kv_engine refuses it as invalid (mcbp_validators.cc, ExpectedCas::NotSet)",
+	},
+	{
+		topic: "a CAS with GET, TOUCH, ADD, counters",
+		ops:   []memd.Opcode{memd.OpGetLocked}, when: namesCAS, ours: "0x04", theirs: "0x00.*", differ: true,
+		why: "CouchbaseMock locks",
+	},
+	{
 		topic: "UNLOCK_KEY without a CAS",
 		ops:   []memd.Opcode{memd.OpUnlockKey}, ours: "0x04", theirs: "0x01|0x86",
 		why: "kv_engine refuses it as invalid (mcbp_validators.cc)",
@@ -39,6 +49,11 @@ var locksDiffer = []difference{
 		topic: "the delta of a counter in a document",
 		ops:   []memd.Opcode{memd.OpSubdocCounter}, when: locked, ours: "0xc8", theirs: "0x0[29]",
 		why: "CouchbaseMock takes an array with one number for it, and then sees the lock",
+	},
+	{
+		topic: "ARRAY_ADD_UNIQUE of what is no single value",
+		ops:   []memd.Opcode{memd.OpSubdocArrayAddUnique}, when: locked, ours: "0xc5", theirs: "0x0[29]", stray: true,
+		why: "where CouchbaseMock takes it, it sees the lock",
 	},
 	{
 		topic: "the CAS after a lock",
@@ -128,5 +143,5 @@ func locked(before []step, _ step) bool {
 }
 
 func unlocked(before []step, _ step) bool {
-	return slices.ContainsFunc(before, func(b step) bool { return b.op == memd.OpUnlockKey })
+	return slices.ContainsFunc(before, func(b step) bool { return b.op == memd.OpUnlockKey || b.passes > 0 })
 }

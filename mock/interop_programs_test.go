@@ -24,7 +24,13 @@ type step struct {
 
 	lock  []byte // extras of GET_LOCKED
 	specs []part // of a command for several paths
-	doc   byte   // its flags for the document
+	doc   byte   // flags for the document, of a sub-document command
+
+	attr   bool  // the path is one of the attributes
+	macro  bool  // its value is a macro that is to be expanded
+	quiet  bool  // the quiet form
+	place  place // of several nodes
+	passes int   // seconds; then there is no request
 }
 
 // part is one path of a command for several.
@@ -32,6 +38,7 @@ type part struct {
 	op          memd.Opcode
 	path, value string
 	create      bool
+	attr, macro bool
 }
 
 // casOf says which CAS a step sends.
@@ -45,12 +52,16 @@ const (
 )
 
 func (s step) String() string {
-	return fmt.Sprintf("%v key=%d value=%q path=%q create=%v cas=%d expiry=%#x initial=%d flags=%#x lock=%x doc=%x %v",
+	if s.passes > 0 {
+		return fmt.Sprintf("%d s pass", s.passes)
+	}
+	text := fmt.Sprintf("%v key=%d value=%q path=%q create=%v cas=%d expiry=%#x initial=%d flags=%#x lock=%x doc=%x %v",
 		s.op, s.key, s.value, s.path, s.create, s.cas, s.expiry, s.initial, s.flags, s.lock, s.doc, s.specs)
+	return text + fmt.Sprintf(" attr=%v macro=%v quiet=%v place=%d", s.attr, s.macro, s.quiet, s.place)
 }
 
 func (p part) String() string {
-	return fmt.Sprintf("%v %q %q create=%v", p.op, p.path, p.value, p.create)
+	return fmt.Sprintf("%v %q %q create=%v attr=%v macro=%v", p.op, p.path, p.value, p.create, p.attr, p.macro)
 }
 
 const never = 0xffffffff // as a counter's expiry: fail where there is no document
@@ -59,7 +70,8 @@ const never = 0xffffffff // as a counter's expiry: fail where there is no docume
 // servers ignore it.
 func takesCAS(op memd.Opcode) bool {
 	switch op {
-	case memd.OpGet, memd.OpGAT, memd.OpTouch, memd.OpAdd, memd.OpIncrement, memd.OpDecrement, memd.OpSubdocGet,
+	case memd.OpGet, memd.OpGetK, memd.OpGetReplica, memd.OpEvictKey, memd.OpObserve, memd.OpGAT, memd.OpTouch,
+		memd.OpAdd, memd.OpIncrement, memd.OpDecrement, memd.OpSubdocGet,
 		memd.OpSubdocExists, memd.OpSubdocGetCount, memd.OpSubdocMultiLookup, memd.OpGetLocked:
 		return false
 	}
@@ -86,7 +98,9 @@ func several(op memd.Opcode) bool {
 
 // reads reports whether an answer has the document.
 func reads(op memd.Opcode) bool {
-	return op == memd.OpGet || op == memd.OpGAT || op == memd.OpGetLocked
+	return slices.Contains([]memd.Opcode{
+		memd.OpGet, memd.OpGetK, memd.OpGAT, memd.OpGetLocked, memd.OpGetReplica,
+	}, op)
 }
 
 var (
@@ -94,6 +108,10 @@ var (
 		memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement, memd.OpDecrement,
 		memd.OpAppend, memd.OpPrepend, memd.OpTouch, memd.OpGAT,
 	}
+	keyOps = []memd.Opcode{ // those with a key alone
+		memd.OpGet, memd.OpGetK, memd.OpGetReplica, memd.OpDelete, memd.OpEvictKey,
+	}
+	readingOps  = []memd.Opcode{memd.OpGet, memd.OpGetK, memd.OpTouch, memd.OpGAT}
 	lookingOps  = []memd.Opcode{memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount}
 	changingOps = []memd.Opcode{ // those that change the document
 		memd.OpSubdocDictAdd, memd.OpSubdocDictUpsert, memd.OpSubdocDelete, memd.OpSubdocReplace,
@@ -123,7 +141,7 @@ func randomStep(random *rand.Rand, ops []memd.Opcode) step {
 		path: paths[random.IntN(len(paths))], create: random.IntN(2) == 0, cas: casOf(random.IntN(3)),
 		initial: uint64(random.IntN(9)), flags: random.Uint32(),
 	}
-	if random.IntN(3) == 0 || !takesCAS(st.op) {
+	if random.IntN(3) == 0 || !takesCAS(st.op) && random.IntN(8) > 0 {
 		st.cas = noCAS
 	}
 	switch {
@@ -142,7 +160,9 @@ func randomStep(random *rand.Rand, ops []memd.Opcode) step {
 func documentStep(random *rand.Rand) step { return randomStep(random, documentOps) }
 
 func pathStep(random *rand.Rand) step {
-	return randomStep(random, slices.Concat(documentOps, subdocumentOps))
+	st := randomStep(random, slices.Concat(documentOps, subdocumentOps))
+	st.path = apart(random, st.op, st.path)
+	return st
 }
 
 // lockStep is a step of a program in which documents are locked and unlocked, and everything else meets locked ones.
@@ -150,7 +170,11 @@ func lockStep(random *rand.Rand) step {
 	var st step
 	switch random.IntN(12) {
 	case 0, 1:
-		return step{op: memd.OpGetLocked, key: random.IntN(3), lock: lockTimes[random.IntN(len(lockTimes))]}
+		st = step{op: memd.OpGetLocked, key: random.IntN(3), lock: lockTimes[random.IntN(len(lockTimes))]}
+		if random.IntN(16) == 0 {
+			st.cas = lastCAS
+		}
+		return st
 	case 2:
 		return step{op: memd.OpUnlockKey, key: random.IntN(3), cas: casOf(random.IntN(4))}
 	case 3:
@@ -159,7 +183,6 @@ func lockStep(random *rand.Rand) step {
 		st = severalStep(random)
 	default:
 		st = pathStep(random)
-		st.path = apart(random, st.op, st.path)
 	}
 	if takesCAS(st.op) && st.doc&docAdd == 0 {
 		switch random.IntN(4) {
@@ -241,21 +264,27 @@ func (s step) packet(key string) memd.Packet {
 	case s.op == memd.OpGetLocked:
 		p.Extras = s.lock
 	case subdocument(s.op):
-		one := part{op: s.op, path: s.path, value: s.value, create: s.create}
+		one := part{op: s.op, path: s.path, value: s.value, create: s.create, attr: s.attr, macro: s.macro}
 		p.Extras = append(binary.BigEndian.AppendUint16(nil, uint16(len(s.path))), one.flags())
+		p.Extras = append(p.Extras, s.extras()...)
 		p.Value = append([]byte(s.path), one.brings()...)
 	case several(s.op):
 		p.Extras, p.Value = s.extras(), nil
 		for _, one := range s.specs {
 			p.Value = one.appendTo(p.Value, s.op == memd.OpSubdocMultiMutation)
 		}
-	case s.op == memd.OpGet || s.op == memd.OpDelete:
+	case s.op == memd.OpObserve:
+		p.Key, p.Value = nil, append(number(nil, uint32(len(key))), key...)
+	case slices.Contains(keyOps, s.op):
 		p.Value = nil
+	}
+	if s.quiet {
+		p.Opcode = quietForms[s.op]
 	}
 	return p
 }
 
-// extras are those of a command for several paths.
+// extras are those of a command for several paths, and those that one for a single path has behind its own.
 func (s step) extras() (b []byte) {
 	if s.op == memd.OpSubdocMultiMutation && s.expiry != 0 {
 		b = binary.BigEndian.AppendUint32(b, s.expiry)
@@ -266,11 +295,17 @@ func (s step) extras() (b []byte) {
 	return b
 }
 
-func (p part) flags() byte {
+func (p part) flags() (flags byte) {
 	if p.create && makesPath(p.op) {
-		return 1
+		flags = 1
 	}
-	return 0
+	if p.attr {
+		flags |= 4
+	}
+	if p.macro {
+		flags |= 0x10
+	}
+	return flags
 }
 
 // brings is the value that a path's command sends.

@@ -65,8 +65,13 @@ var severalPathsDiffer = []difference{
 		when: func(before []step, st step) bool {
 			return strings.HasSuffix(st.path, "]") && addedUnique(before, st)
 		},
-		ours: "0x00 .*", theirs: "0x00 .*", differ: true,
+		ours: "0x00 .*", theirs: "0x00 .*", differ: true, stray: true,
 		why: "so that other elements have the same numbers",
+	},
+	{
+		topic: "a counter that is an array",
+		ops:   []memd.Opcode{memd.OpSubdocCounter}, ours: "0xc1", theirs: "0x00.*", differ: true, stray: true,
+		why: "is a path that does not fit; CouchbaseMock counts an array of one number",
 	},
 	{
 		topic: "documents that are not JSON",
