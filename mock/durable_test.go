@@ -129,3 +129,16 @@ func TestMemcachedBuckets(t *testing.T) {
 	_, err = c.HoldPrepare("default", "", "k")
 	require.Error(t, err)
 }
+
+// kv_engine 8.0.0 has answered so at each level (durable touch, durable get-and-touch).
+func TestNoTouchIsDurable(t *testing.T) {
+	r := login(t, mock.Start(t), baseFeatures...)
+	for level := byte(1); level <= 3; level++ {
+		for _, op := range []memd.Opcode{memd.OpTouch, memd.OpGAT} {
+			p := memd.Packet{Opcode: op, Key: docKey("k"), Extras: make([]byte, 4)}
+			require.Equal(t, memd.StatusNotSupported, r.call(durable(p, level)).Status, "%v %d", op, level)
+			r.set("k", "v")
+			require.Equal(t, memd.StatusNotSupported, r.call(durable(p, level)).Status, "%v %d", op, level)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package field_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
 )
 
 func recordTombstones(r *recorder) {
@@ -87,7 +89,11 @@ func recordLocks(r *recorder) {
 		require.NoError(r.t, err)
 		return g.CAS
 	}
-	cas := lock()
+	first, err := recDo(r, kv.GetAndLock{Common: recCommon, Key: key, LockTime: 5 * time.Second})
+	r.row("lock", recSaid(err), string(first.Value))
+	cas := first.CAS
+	read, err := recDo(r, kv.Get{Common: recCommon, Key: key})
+	r.row("get locked cas", recSaid(err), read.CAS == math.MaxUint64, read.CAS == cas)
 	r.row("upsert locked", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: value}))
 	r.row("unlock wrong", recTold(r, kv.Unlock{Common: recCommon, Key: key, CAS: cas + 1}))
 	r.row("unlock", recTold(r, kv.Unlock{Common: recCommon, Key: key, CAS: cas}))
@@ -138,6 +144,8 @@ func recordExpiry(r *recorder) {
 	r.row("get-and-touch", recTold(r, touch), expires())
 	touch.Expiry = kv.Expiry{}
 	r.row("get-and-touch none", recTold(r, touch), expires())
+	got, err := recDo(r, kv.Get{Common: recCommon, Key: key, WithExpiry: true})
+	r.row("get with expiry none", recSaid(err), got.Expiry().IsZero(), string(got.Value))
 	past := kv.ExpireAt(time.Now().Add(-time.Hour))
 	r.row("touch into the past", recTold(r, kv.Touch{Common: recCommon, Key: key, Expiry: past}), r.get("ex"))
 	key = []byte("ex2")
@@ -146,6 +154,23 @@ func recordExpiry(r *recorder) {
 	time.Sleep(2200 * time.Millisecond)
 	r.row("expired", r.get("ex2"), expires())
 	r.row("insert over expired", recTold(r, kv.Insert{Common: recCommon, Key: key, Value: one}))
+	recordMaxTTL(r)
+}
+
+// recordMaxTTL is about a collection whose documents expire after a second at the latest.
+func recordMaxTTL(r *recorder) {
+	place := recCommon
+	place.Scope, place.Collection = "s", "ttl"
+	require.NoError(r.t, r.m.Load(mock.Fixtures{Buckets: map[string]mock.BucketFixture{
+		"default": {Collections: map[string]mock.CollectionFixture{"s.ttl": {MaxTTL: 1}}},
+	}}))
+	put := kv.Upsert{Common: place, Key: []byte("m"), Value: []byte("1")}
+	for _, name := range []string{"collection maxTTL", "maxTTL caps"} {
+		told := recTold(r, put)
+		m, err := recDo(r, kv.GetMeta{Common: place, Key: put.Key})
+		r.row(name, told, recSaid(err), time.Until(m.Expiry).Round(time.Second))
+		put.Expiry = kv.ExpireAfter(time.Hour)
+	}
 }
 
 func recordDurability(r *recorder) {
@@ -162,6 +187,7 @@ func recordDurability(r *recorder) {
 		r.row(name("remove"), recTold(r, kv.Remove{Common: recCommon, Key: key, Durability: level}), r.get("du"))
 		r.row(name("remove absent"), recTold(r, kv.Remove{Common: recCommon, Key: key, Durability: level}))
 	}
+	r.row("durability level 4", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: value, Durability: 4}))
 }
 
 func recordCopies(r *recorder) {
@@ -211,10 +237,13 @@ func recordCopies(r *recorder) {
 }
 
 func recordScans(r *recorder) {
+	var tokens []kv.MutationToken
 	for i := range 200 {
 		key, value := fmt.Appendf(nil, "scan%03d", i), fmt.Appendf(nil, `{"i":%d}`, i)
 		op := kv.Upsert{Common: recInSC, Key: key, Value: value, Datatype: memd.DatatypeJSON, Flags: uint32(i)}
-		require.Equal(r.t, "ok", recTold(r, op))
+		res, err := recDo(r, op)
+		require.NoError(r.t, err)
+		tokens = append(tokens, res.Token)
 	}
 	run := func(name string, s kv.Scan) {
 		s.Common = recInSC
@@ -248,6 +277,25 @@ func recordScans(r *recorder) {
 	run("sorted", kv.Scan{Range: all, Sorted: true})
 	run("xattrs", kv.Scan{Range: all, WithXattrs: true})
 	run("sample 10", kv.Scan{Samples: 10, Seed: 3})
+	run("consistent", kv.Scan{Range: all, ConsistentWith: tokens})
+	strange, future := tokens[0], tokens[0]
+	strange.UUID++
+	future.Seqno += 1000
+	for name, token := range map[string]kv.MutationToken{"other uuid": strange, "future": future} {
+		ctx := within(r.t, time.Minute)
+		s := kv.Scan{Common: recInSC, Range: all, ConsistentWith: []kv.MutationToken{token}}
+		s.Common.Retry = nil
+		res, err := s.Run(ctx, r.b)
+		require.NoError(r.t, err)
+		for res.Next(ctx) { // how many come before the failure is a matter of the order of vbuckets
+		}
+		err = res.Err()
+		res.Close()
+		r.row("consistent "+name, recSaid(err))
+	}
+	another := kv.Upsert{Common: recInSC, Key: bytes.Repeat([]byte("k"), 246), Value: []byte("1")}
+	require.Equal(r.t, "ok", recTold(r, another))
+	run("sample 100000", kv.Scan{Samples: 100000, Seed: 3})
 	vb, _, ok := r.b.Locate([]byte("scan000"))
 	require.True(r.t, ok)
 	create := kv.RangeScanCreate{Common: recInSC, VBucket: vb, Range: all}
@@ -260,6 +308,8 @@ func recordScans(r *recorder) {
 	r.row("continue canceled", recTold(r, kv.RangeScanContinue{Common: recInSC, Scan: s, MaxItems: 1}))
 	create.Range = kv.PrefixRange([]byte("zzz"))
 	r.row("create empty", recTold(r, create))
+	create.VBucket = 5000
+	r.row("create vb 5000", recTold(r, create))
 }
 
 func recordStatistics(r *recorder) {
@@ -276,6 +326,7 @@ func recordStatistics(r *recorder) {
 		}
 		r.row(fmt.Sprintf("stat %q", g), recSaid(err), some)
 	}
+	r.row("stat key a 0", recTold(r, kv.Stat{Common: recCommon, Group: "key a 0"}))
 	r.row("version", recTold(r, kv.GetVersion{Common: recCommon}))
 }
 
@@ -299,9 +350,11 @@ func recordCollections(r *recorder) {
 	place := recCommon
 	place.CollectionID = 77
 	r.row("upsert in collection id 77", recTold(r, kv.Upsert{Common: place, Key: []byte("a"), Value: []byte("1")}))
+	manifest, err := recDo(r, kv.GetManifest{Common: recCommon})
+	r.row("manifest", recSaid(err), len(manifest.Scopes))
 	r.put("a", "{}")
-	for range 3 { // one of three nodes has it
-		_, err := recDo(r, kv.GetRandom{Common: recCommon})
+	for i := range 6 { // one of three nodes has it
+		_, err := recDo(r, kv.GetRandom{Common: recCommon, WithXattrs: i > 2})
 		require.Contains(r.t, []string{"ok", "document_not_found 0x01"}, recSaid(err))
 	}
 }

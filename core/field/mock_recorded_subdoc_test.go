@@ -41,6 +41,9 @@ const recDocument = `{"s":"str","n":5,"neg":-3,"f":1.5,"big":9223372036854775807
 // recTooLong has one component more than a server takes.
 var recTooLong = strings.Repeat("a.", 31) + "a"
 
+// recLongName is the longest path that a server takes.
+var recLongName = strings.Repeat("x", 1024)
+
 func recordLookups(r *recorder) {
 	key := []byte("d")
 	r.put("d", recDocument)
@@ -49,7 +52,7 @@ func recordLookups(r *recorder) {
 		"o.a.c",
 		"o.", ".o", "o..a", "", "`a.b`", "a.b", "`a.b", `q"`, "`q\"`", "\u00fc", "nope", "s.x", "n[0]", "arr.x",
 		"arr[0][0]", "empty", "ea[0]",
-		"ea[-1]", recTooLong, recTooLong + ".a", strings.Repeat("x", 1025), "o.a[0]", "[0]", "o['a']", "s ", " s",
+		"ea[-1]", recTooLong, recTooLong + ".a", recLongName, recLongName + "x", "o.a[0]", "[0]", "o['a']", "s ", " s",
 		"nul", "nul.x", "$document", "arr[01]", "arr[1", "arr[1]x", "arr[99999999999999999999]",
 	} {
 		name := path
@@ -70,7 +73,8 @@ func recordLookups(r *recorder) {
 		if err == nil {
 			value = string(one.Paths[0].Value)
 		}
-		r.row(name+" alone", strings.ReplaceAll(recSaid(err), recTooLong, "P"), value)
+		said := strings.ReplaceAll(recSaid(err), recLongName, "X")
+		r.row(name+" alone", strings.ReplaceAll(said, recTooLong, "P"), value)
 	}
 	put := kv.Upsert{Common: recCommon, Key: []byte("txt"), Value: []byte("no json")}
 	require.Equal(r.t, "ok", recTold(r, put))
@@ -192,6 +196,8 @@ func recordMutations(r *recorder) {
 		{"set whole", memd.OpSet, "", `{"w":1}`, ""},
 		{"set whole invalid json", memd.OpSet, "", "{", ""},
 		{"delete whole", memd.OpDelete, "", "", ""},
+		{"replace root", memd.OpSet, "", "6", ""}, // the client of the time made these two of an empty path
+		{"remove root", memd.OpDelete, "", "", ""},
 		{"unknown op", memd.OpGet, "s", "", ""},
 	}
 	rows = append(append(rows, whole...), recAttributeChanges...)

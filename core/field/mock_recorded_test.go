@@ -69,6 +69,7 @@ func TestTheMockAnswersAsKVEngine_D125(t *testing.T) {
 // recorder runs operations on a mock that is made like the server, and keeps their outcomes.
 type recorder struct {
 	t   *testing.T
+	m   *mock.Cluster
 	b   *core.Bucket
 	got map[string][]string
 }
@@ -83,7 +84,7 @@ func newRecorder(t *testing.T) *recorder {
 	}
 	b := openConfig(t, cfg).Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
-	return &recorder{t: t, b: b, got: map[string][]string{}}
+	return &recorder{t: t, m: m, b: b, got: map[string][]string{}}
 }
 
 // recNever retries nothing, so that an outcome is one answer of the server.
@@ -211,10 +212,14 @@ func recordSizes(r *recorder) {
 		r.row(fmt.Sprint("key of ", n, " in collection"), recTold(r, put))
 	}
 	r.row("empty key", recTold(r, kv.Upsert{Common: recCommon, Value: []byte("1")}))
-	for _, n := range []int{20 << 20, 20<<20 + 1} {
+	for _, n := range []int{1 << 20, 20 << 20, 20<<20 + 1, 21 << 20, 29 << 20} {
 		v, key := bytes.Repeat([]byte("0123456789abcdef"), n/16+1)[:n], []byte("big")
 		r.row(fmt.Sprint("value of ", n), recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: v}))
 		r.row(fmt.Sprint("append of ", n), recTold(r, kv.Append{Common: recCommon, Key: key, Value: v}))
+	}
+	for _, n := range []int{21 << 20, 40 << 20} {
+		put := kv.Upsert{Common: recCommon, Key: []byte("huge"), Value: make([]byte, n)}
+		r.row(fmt.Sprint("compressible value of ", n), recTold(r, put), r.get("huge"))
 	}
 }
 
