@@ -203,7 +203,7 @@ func TestExpiry(t *testing.T) {
 		p := r.call(gat)
 		require.Equal(t, "v", string(p.Value))
 		require.Len(t, p.Extras, 4, "flags, no token")
-		time.Sleep(9 * time.Second)
+		time.Sleep(10 * time.Second)
 		require.True(t, there("relative"))
 		time.Sleep(time.Second)
 		for _, key := range []string{"relative", "touched", "preserved", "appended", "counter"} {
@@ -215,6 +215,28 @@ func TestExpiry(t *testing.T) {
 		require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpAdd, "relative", "new")).Status)
 		time.Sleep(10 * time.Second)
 		require.False(t, there("absolute"))
+	})
+}
+
+// A document has the whole second that its expiry names, as in kv_engine (StoredValue::isExpired): one that was stored
+// late in a second, with an expiry of 1 s, was gone after less than that.
+func TestNoDocumentExpiresEarlier_D280(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := mock.Start(t, mock.Virtual())
+		r := login(t, c, baseFeatures...)
+		get := func() memd.Status { return r.call(getPacket("k")).Status }
+		time.Sleep(900 * time.Millisecond) // the bubble begins with a second
+		require.Equal(t, memd.StatusSuccess, r.call(withExpiry(memd.OpSet, "k", "v", 1)).Status)
+		time.Sleep(999 * time.Millisecond)
+		require.Equal(t, memd.StatusSuccess, get(), "not before its time")
+		time.Sleep(100 * time.Millisecond)
+		require.Equal(t, memd.StatusSuccess, get(), "the last moment of the second")
+		time.Sleep(time.Millisecond)
+		require.Equal(t, memd.StatusKeyNotFound, get())
+		require.Equal(t, memd.StatusSuccess, r.call(withExpiry(memd.OpAdd, "k", "v", uint32(time.Now().Unix()))).Status)
+		require.Equal(t, memd.StatusSuccess, get(), "an expiry that is now")
+		time.Sleep(time.Second)
+		require.Equal(t, memd.StatusKeyNotFound, get())
 	})
 }
 

@@ -175,7 +175,7 @@ func TestControlOfNodes(t *testing.T) {
 		r.silent()
 
 		require.Equal(t, memd.StatusSuccess, r.call(setPacket("e", "v", 100)).Status)
-		control(t, x, "TIME_TRAVEL", `{"Offset":99}`)
+		control(t, x, "TIME_TRAVEL", `{"Offset":100}`)
 		require.Equal(t, "v", r.body("e"))
 		control(t, x, "TIME_TRAVEL", `{"Offset":1}`)
 		require.Equal(t, memd.StatusKeyNotFound, r.call(getPacket("e")).Status)

@@ -252,7 +252,7 @@ type storeModel map[string]*modelDoc
 
 func (m storeModel) find(key string, now time.Time) *modelDoc {
 	d := m[key]
-	if d != nil && d.expires != 0 && d.expires <= now.Unix() {
+	if d != nil && d.expires != 0 && d.expires < now.Unix() {
 		return nil
 	}
 	return d

@@ -98,9 +98,10 @@ func (d doc) tombstone() doc {
 	return d
 }
 
-// live reports whether the version is of a document that exists.
+// live reports whether the version is of a document that exists. The second that its expiry names is the last one in
+// which it does (kv_engine, StoredValue::isExpired), so no document has less time than it was given.
 func (d *doc) live(now time.Time) bool {
-	return !d.deleted && (d.expiry == 0 || now.Unix() < int64(d.expiry))
+	return !d.deleted && (d.expiry == 0 || now.Unix() <= int64(d.expiry))
 }
 
 // isLocked reports whether a client holds a lock on the version.

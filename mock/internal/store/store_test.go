@@ -83,13 +83,13 @@ var storeStates = map[string]func(t *testing.T, s *storeTest) uint64{
 	},
 	"expired": func(t *testing.T, s *storeTest) uint64 {
 		c := s.set(t, storeValue, 5).CAS
-		s.now = s.now.Add(5 * time.Second)
+		s.now = s.now.Add(6 * time.Second)
 		return c
 	},
 	"live": func(t *testing.T, s *storeTest) uint64 { return s.set(t, storeValue, 0).CAS },
 	"almost expired": func(t *testing.T, s *storeTest) uint64 {
 		c := s.set(t, storeValue, 5).CAS
-		s.now = s.now.Add(4 * time.Second)
+		s.now = s.now.Add(5 * time.Second)
 		return c
 	},
 	"locked": func(t *testing.T, s *storeTest) uint64 {
