@@ -93,7 +93,7 @@ func (c RangeScanCreate) encode(r *call.Request) (decoder[RangeScan], error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	r.ByVBucket, r.VBucket = true, c.VBucket
+	r.ByVBucket, r.VBucket, r.Waits = true, c.VBucket, c.SnapshotWait > 0
 	r.Own().Capability = call.CapabilityRangeScan
 	r.Datatype = memd.DatatypeJSON
 	r.Require(memd.Features(0).With(memd.FeatureJSON))

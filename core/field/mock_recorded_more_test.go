@@ -278,18 +278,21 @@ func recordScans(r *recorder) {
 	run("xattrs", kv.Scan{Range: all, WithXattrs: true})
 	run("sample 10", kv.Scan{Samples: 10, Seed: 3})
 	run("consistent", kv.Scan{Range: all, ConsistentWith: tokens})
-	strange := tokens[0]
+	strange, future := tokens[0], tokens[0]
 	strange.UUID++
-	ctx := within(r.t, time.Minute)
-	other := kv.Scan{Common: recInSC, Range: all, ConsistentWith: []kv.MutationToken{strange}}
-	other.Common.Retry = nil
-	res, err := other.Run(ctx, r.b)
-	require.NoError(r.t, err)
-	for res.Next(ctx) { // how many come before the failure is a matter of the order of vbuckets
+	future.Seqno += 1000
+	for name, token := range map[string]kv.MutationToken{"other uuid": strange, "future": future} {
+		ctx := within(r.t, time.Minute)
+		s := kv.Scan{Common: recInSC, Range: all, ConsistentWith: []kv.MutationToken{token}}
+		s.Common.Retry = nil
+		res, err := s.Run(ctx, r.b)
+		require.NoError(r.t, err)
+		for res.Next(ctx) { // how many come before the failure is a matter of the order of vbuckets
+		}
+		err = res.Err()
+		res.Close()
+		r.row("consistent "+name, recSaid(err))
 	}
-	err = res.Err()
-	res.Close()
-	r.row("consistent other uuid", recSaid(err))
 	another := kv.Upsert{Common: recInSC, Key: bytes.Repeat([]byte("k"), 246), Value: []byte("1")}
 	require.Equal(r.t, "ok", recTold(r, another))
 	run("sample 100000", kv.Scan{Samples: 100000, Seed: 3})

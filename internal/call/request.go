@@ -32,6 +32,7 @@ type Request struct {
 	VBucket    uint16 // with ByVBucket
 	PathLimit  uint16 // of a sub-document request; 0 means MaxPaths
 	AbsentOK   bool   // a missing document is an answer, not a failure
+	Waits      bool   // the node answers when something else has happened; see HoldsUp
 
 	PreserveExpiry bool
 	KeepCompressed bool // a compressed value of the answer is left as it is
@@ -150,6 +151,10 @@ func (r *Request) Outside(scope, collection string) {
 
 // ValueLen is how long Value is.
 func (r *Request) ValueLen() int { return len(r.Value) }
+
+// HoldsUp reports whether a node may keep the request waiting, and with it what follows on its connection, also where
+// it answers out of order: only requests for documents pass each other (kv_engine, opcode.cc, Attribute::Reorder).
+func (r *Request) HoldsUp() bool { return r.Durability != 0 || r.Waits }
 
 // Simple reports whether the request is for a key of the default collection, on the vbucket's active copy, and is on
 // the wire no more than a header, extras, the key and the value, on every connection.

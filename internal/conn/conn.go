@@ -30,7 +30,7 @@ type Handler interface {
 	Expired(calls []*call.Call)
 	// Silent says that calls have expired, and that nothing at all was read since one of them was sent. A NOOP and a
 	// request that is bound to its connection are no such calls, since their sender draws conclusions of its own.
-	// While a durable write is in flight, which may hold up what comes after it, nothing is said.
+	// While a request is in flight that may hold up what comes after it, nothing is said.
 	Silent(cn *Conn)
 	// Orphan counts an answer whose call has ended. What is known of the call is zero for one that nothing is known of.
 	Orphan(cn *Conn, p *memd.Packet, late call.Late)

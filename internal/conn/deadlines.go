@@ -115,7 +115,7 @@ func (c *Conn) sweep() {
 	}
 	var due, watch []*call.Call
 	var late []lateCall
-	silent, durable, tick := false, false, false
+	silent, heldUp, tick := false, false, false
 	next, now, reads := int64(never), c.deadlines.now(), uint32(c.Stats.Reads.Load())
 	gone := c.slots.each(end, func(call *call.Call, sent bool) (keep bool) {
 		if call.Ended() || call.Deadline <= now {
@@ -133,7 +133,7 @@ func (c *Conn) sweep() {
 			return false
 		}
 		next = min(next, c.deadlines.dueOf(call, now))
-		durable = durable || call.Req.Durability != 0
+		heldUp = heldUp || call.Req.HoldsUp()
 		switch {
 		case !call.Unwatched():
 		case call.Started+int64(watchTick) > now:
@@ -152,7 +152,7 @@ func (c *Conn) sweep() {
 	c.deadlines.looked(now, next, tick)
 	c.mu.Unlock()
 	c.expire(due)
-	if silent && !durable {
+	if silent && !heldUp {
 		c.h.Silent(c)
 	}
 	if over {
@@ -174,17 +174,16 @@ func (c *Conn) expire(due []*call.Call) {
 	}
 }
 
-// Durable reports whether a durable write waits for its answer. A node may hold up every request that follows such a
-// write on the connection, even where it answers out of order: only requests for documents pass each other.
-func (c *Conn) Durable() (durable bool) {
+// HeldUp reports whether a request waits for its answer that may hold up what follows it.
+func (c *Conn) HeldUp() (heldUp bool) {
 	c.mu.Lock()
 	end := c.slots.end()
 	c.mu.Unlock()
 	c.slots.each(end, func(call *call.Call, _ bool) bool {
-		durable = durable || call.Req.Durability != 0
+		heldUp = heldUp || call.Req.HoldsUp()
 		return true
 	})
-	return durable
+	return heldUp
 }
 
 // lateCall is a call that has left before its answer came.

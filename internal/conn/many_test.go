@@ -386,7 +386,7 @@ func TestWhatReadsTellOfTheirNode(t *testing.T) {
 		require.EqualValues(t, 2, l.good.Load())
 		go read(time.Second, "held")
 		synctest.Wait()
-		require.False(t, base.cn.Durable())
+		require.False(t, base.cn.HeldUp())
 		time.Sleep(500 * time.Millisecond)
 		read(time.Second, "c") // a sign of life
 		time.Sleep(time.Second)

@@ -84,10 +84,10 @@ func reads(cn *conn.Conn) int64 { return cn.Stats.Reads.Load() }
 
 // Unanswered is called when the request has timed out. A connection on which no other answer came meanwhile either is
 // closed: its other end may be gone without a word, or the stream is out of step. Its pipeline makes a new one, and the
-// calls in flight on it end as those of a lost connection do. One with a durable write in flight stays: what was asked
-// may be waiting behind it.
+// calls in flight on it end as those of a lost connection do. One with a durable write in flight stays, or with a scan
+// that waits for a mutation: what was asked may be waiting behind that.
 func (p Probe) Unanswered() {
-	if p.cn != nil && !p.cn.Durable() && p.answers(p.cn) == p.seen {
+	if p.cn != nil && !p.cn.HeldUp() && p.answers(p.cn) == p.seen {
 		p.cn.Close(errSilent)
 	}
 }
