@@ -51,9 +51,11 @@ type RangeScanCreate struct {
 	Samples    uint64 // at most; 0 when Range is set
 	Seed       uint64 // of Samples: the same seed gives the same documents as long as nothing changes
 	// Snapshot is a mutation that the vbucket must know of, with all before it, before it is scanned.
-	Snapshot     MutationToken
-	MustExist    bool          // the very mutation must still be there
-	SnapshotWait time.Duration // how long the node waits until it is on disk; 0 fails at once
+	Snapshot  MutationToken
+	MustExist bool // the very mutation must still be there
+	// SnapshotWait is how long the node waits until it is on disk; 0 fails at once, with cberr.TemporaryFailure for the
+	// strategy. Meanwhile the node may hold up what follows on the connection: Scan asks again instead.
+	SnapshotWait time.Duration
 }
 
 // RangeScan is the result of RangeScanCreate, which RangeScanContinue and RangeScanCancel want.
@@ -93,7 +95,7 @@ func (c RangeScanCreate) encode(r *call.Request) (decoder[RangeScan], error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	r.ByVBucket, r.VBucket, r.Waits = true, c.VBucket, c.SnapshotWait > 0
+	r.ByVBucket, r.VBucket, r.Own().Waits = true, c.VBucket, c.SnapshotWait
 	r.Own().Capability = call.CapabilityRangeScan
 	r.Datatype = memd.DatatypeJSON
 	r.Require(memd.Features(0).With(memd.FeatureJSON))

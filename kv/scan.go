@@ -31,7 +31,8 @@ type Scan struct {
 	// the order of their keys, vbuckets mixed.
 	Sorted bool
 
-	// ConsistentWith are mutations that the result must know of.
+	// ConsistentWith are mutations that the result must know of. A vbucket that does not have them on disk is asked
+	// again, until Timeout.
 	ConsistentWith []MutationToken
 
 	Concurrency int    // vbuckets at a time; 0 means one for each node, at most 16
@@ -164,7 +165,7 @@ func (s *Scan) create(vb uint16) RangeScanCreate {
 	}
 	for _, t := range s.ConsistentWith {
 		if t.VBucket == vb && (c.Snapshot.IsZero() || t.Seqno > c.Snapshot.Seqno) {
-			c.Snapshot, c.SnapshotWait = t, s.Timeout*9/10
+			c.Snapshot = t // without a time to wait, which would hold up its connection: the client asks again
 		}
 	}
 	return c

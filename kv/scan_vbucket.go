@@ -23,6 +23,7 @@ type vbScan struct {
 	stall time.Time       // since when there was no progress: no item that had not come before
 	wait  time.Duration   // before the next request, as long as there is no progress
 	moved bool            // the last answer has brought some
+	lags  bool            // the node may not have stored what the scan is to be consistent with
 }
 
 // errNoProgress says that a node goes on with a scan and gives nothing new.
@@ -68,6 +69,7 @@ func (s *vbScan) once() error {
 		op.Range = &from
 	}
 	scan, err := Do(s.r.ctx, s.r.d, op)
+	s.lags = err != nil && !op.Snapshot.IsZero()
 	var e *Error
 	switch {
 	case err == nil:
@@ -129,6 +131,8 @@ func (s *vbScan) resumable(err error) bool {
 		switch e.Status {
 		case memd.StatusNotMyVBucket, memd.StatusKeyNotFound, memd.StatusBusy: // the last two of a scan under way
 			return true
+		case memd.StatusTmpFail:
+			return s.lags && !errors.Is(err, cberr.Timeout)
 		}
 		return false
 	}

@@ -281,18 +281,22 @@ func recordScans(r *recorder) {
 	strange, future := tokens[0], tokens[0]
 	strange.UUID++
 	future.Seqno += 1000
-	for name, token := range map[string]kv.MutationToken{"other uuid": strange, "future": future} {
-		ctx := within(r.t, time.Minute)
-		s := kv.Scan{Common: recInSC, Range: all, ConsistentWith: []kv.MutationToken{token}}
-		s.Common.Retry = nil
-		res, err := s.Run(ctx, r.b)
-		require.NoError(r.t, err)
-		for res.Next(ctx) { // how many come before the failure is a matter of the order of vbuckets
-		}
-		err = res.Err()
-		res.Close()
-		r.row("consistent "+name, recSaid(err))
+	ctx := within(r.t, time.Minute)
+	other := kv.Scan{Common: recInSC, Range: all, ConsistentWith: []kv.MutationToken{strange}}
+	other.Common.Retry = nil
+	res, err := other.Run(ctx, r.b)
+	require.NoError(r.t, err)
+	for res.Next(ctx) { // how many come before the failure is a matter of the order of vbuckets
 	}
+	err = res.Err()
+	res.Close()
+	r.row("consistent other uuid", recSaid(err))
+	// what Scan sent when the outcome was recorded
+	wait := kv.RangeScanCreate{
+		Common: recInSC, VBucket: future.VBucket, Range: all, Snapshot: future, SnapshotWait: 9 * time.Second,
+	}
+	wait.Common.Retry, wait.Timeout = nil, 10*time.Second
+	r.row("consistent future", recTold(r, wait))
 	another := kv.Upsert{Common: recInSC, Key: bytes.Repeat([]byte("k"), 246), Value: []byte("1")}
 	require.Equal(r.t, "ok", recTold(r, another))
 	run("sample 100000", kv.Scan{Samples: 100000, Seed: 3})

@@ -32,7 +32,6 @@ type Request struct {
 	VBucket    uint16 // with ByVBucket
 	PathLimit  uint16 // of a sub-document request; 0 means MaxPaths
 	AbsentOK   bool   // a missing document is an answer, not a failure
-	Waits      bool   // the node answers when something else has happened; see HoldsUp
 
 	PreserveExpiry bool
 	KeepCompressed bool // a compressed value of the answer is left as it is
@@ -87,6 +86,8 @@ type Cold struct {
 	needs       memd.Features // without which a connection cannot carry the request
 	// DurabilityMS is the timeout that a durable write tells the server. It is the dispatcher's.
 	DurabilityMS uint32
+	// Waits is the time that another request gives the server for something else to happen.
+	Waits time.Duration
 }
 
 // Own gives the request memory for what few requests have. What is written there lasts until the call is used again.
@@ -152,9 +153,18 @@ func (r *Request) Outside(scope, collection string) {
 // ValueLen is how long Value is.
 func (r *Request) ValueLen() int { return len(r.Value) }
 
-// HoldsUp reports whether a node may keep the request waiting, and with it what follows on its connection, also where
-// it answers out of order: only requests for documents pass each other (kv_engine, opcode.cc, Attribute::Reorder).
-func (r *Request) HoldsUp() bool { return r.Durability != 0 || r.Waits }
+// MayWait is how long a node may keep the request waiting for something else to happen, and with it what follows on its
+// connection, also where it answers out of order: requests for documents pass each other, but not the client's NOOP
+// (kv_engine, opcode.cc, Attribute::Reorder). It is 0 for most requests.
+func (r *Request) MayWait() time.Duration {
+	if r.cold == nil {
+		return 0
+	}
+	if r.Durability != 0 {
+		return time.Duration(r.cold.DurabilityMS) * time.Millisecond
+	}
+	return r.cold.Waits
+}
 
 // Simple reports whether the request is for a key of the default collection, on the vbucket's active copy, and is on
 // the wire no more than a header, extras, the key and the value, on every connection.

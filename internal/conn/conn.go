@@ -74,6 +74,7 @@ type Conn struct {
 	slots     slots
 	writer    writer
 	deadlines deadlines
+	holders   holders
 	late      map[uint32]lateCall // by opaque: orphans that reports know of
 
 	reader reader // of Serve's goroutine

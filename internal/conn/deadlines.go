@@ -115,11 +115,13 @@ func (c *Conn) sweep() {
 	}
 	var due, watch []*call.Call
 	var late []lateCall
-	silent, heldUp, tick := false, false, false
+	silent, held, tick := false, false, false
 	next, now, reads := int64(never), c.deadlines.now(), uint32(c.Stats.Reads.Load())
+	var left holders
 	gone := c.slots.each(end, func(call *call.Call, sent bool) (keep bool) {
 		if call.Ended() || call.Deadline <= now {
 			c.countUnanswered(call, sent, now)
+			left.leaves(call, now, reads)
 			// A call whose context's timer was first has ended, but the node has not answered it either: it counts.
 			if call.Deadline <= now {
 				due = append(due, call)
@@ -133,7 +135,7 @@ func (c *Conn) sweep() {
 			return false
 		}
 		next = min(next, c.deadlines.dueOf(call, now))
-		heldUp = heldUp || call.Req.HoldsUp()
+		held = held || call.Req.MayWait() > 0
 		switch {
 		case !call.Unwatched():
 		case call.Started+int64(watchTick) > now:
@@ -148,6 +150,8 @@ func (c *Conn) sweep() {
 	c.slots.orphans.all += gone.all
 	c.slots.orphans.own += gone.own
 	c.remember(late)
+	c.holders.add(left)
+	heldUp := c.holders.holdUp(held, now, reads)
 	over, room := c.slots.orphans.all > maxOrphans, c.slots.room()
 	c.deadlines.looked(now, next, tick)
 	c.mu.Unlock()
@@ -172,18 +176,6 @@ func (c *Conn) expire(due []*call.Call) {
 		c.h.Unanswered(len(due), nil)
 		c.h.Expired(due)
 	}
-}
-
-// HeldUp reports whether a request waits for its answer that may hold up what follows it.
-func (c *Conn) HeldUp() (heldUp bool) {
-	c.mu.Lock()
-	end := c.slots.end()
-	c.mu.Unlock()
-	c.slots.each(end, func(call *call.Call, _ bool) bool {
-		heldUp = heldUp || call.Req.HoldsUp()
-		return true
-	})
-	return heldUp
 }
 
 // lateCall is a call that has left before its answer came.

@@ -171,6 +171,7 @@ func (c *Conn) part(s *slot, p *memd.Packet) {
 	}
 	if s.call.Req.Opcode == p.Opcode && !s.call.Ended() {
 		s.call.TakePart(p, epoch)
+		c.reader.answers++
 	}
 	s.word.Store(uint64(epoch)<<32 | uint64(p.Opaque&genMask)<<2 | slotLive)
 }

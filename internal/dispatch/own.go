@@ -78,6 +78,9 @@ func (p Probe) Connection() string {
 	return p.cn.Info().ID
 }
 
+// HeldUp reports whether a node may keep what is asked over the connection waiting behind something else.
+func (p Probe) HeldUp() bool { return p.cn != nil && p.cn.HeldUp() }
+
 func answers(cn *conn.Conn) int64 { return cn.Stats.Answers.Load() + cn.Stats.Orphans.Load() }
 
 func reads(cn *conn.Conn) int64 { return cn.Stats.Reads.Load() }

@@ -113,9 +113,11 @@ func refusedFor(why retry.Reason) string {
 	return "a call that had no way ended soon for " + why.String()
 }
 
-// terminalMost is how long a call waits at most when its way has been refused since it began: until a retry that it
-// waits for already, and then for handshakes that go on. A call that begins later is told at once.
-const terminalMost = bestEffortMost + 250*time.Millisecond
+// How long a call waits at most when its way has been refused.
+const (
+	handshakesMost = 250 * time.Millisecond          // for handshakes that go on
+	terminalMost   = bestEffortMost + handshakesMost // before that for a retry, if it had begun to wait for it already
+)
 
 // checkTerminal judges all calls with the default strategy.
 func (w *world) checkTerminal() {
@@ -234,8 +236,8 @@ func (w *world) endsSoon(
 	since, refused := at(from)
 	refused = refused && (addr == everywhere || w.staysMember(addr, since, e.ended))
 	most := terminalMost
-	if since < e.began { // it waits for nothing
-		since, most = e.began, callbackSlack
+	if since < e.began {
+		since, most = e.began, handshakesMost
 	}
 	switch {
 	case !refused || !none || since > e.ended || w.moved(e):
