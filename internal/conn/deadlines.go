@@ -113,25 +113,14 @@ func (c *Conn) sweep() {
 	if !on {
 		return
 	}
-	var due, watch []*call.Call
-	var late []lateCall
-	silent, held, tick := false, false, false
-	next, now, reads := int64(never), c.deadlines.now(), uint32(c.Stats.Reads.Load())
-	var left holders
+	var watch []*call.Call
+	held, tick := false, false
+	next, now := int64(never), c.deadlines.now()
+	left := leaving{now: now, reads: uint32(c.Stats.Reads.Load())}
 	gone := c.slots.each(end, func(call *call.Call, sent bool) (keep bool) {
 		if call.Ended() || call.Deadline <= now {
 			c.countUnanswered(call, sent, now)
-			left.leaves(call, now, reads)
-			// A call whose context's timer was first has ended, but the node has not answered it either: it counts.
-			if call.Deadline <= now {
-				due = append(due, call)
-				silent = silent || call.Route.Reads == reads && call.Req.Connection() == "" &&
-					call.Sent() != memd.OpNoop
-			}
-			call.Share()
-			if len(late) < maxMarks {
-				late = append(late, call.Late())
-			}
+			left.add(call)
 			return false
 		}
 		next = min(next, c.deadlines.dueOf(call, now))
@@ -149,14 +138,14 @@ func (c *Conn) sweep() {
 	c.mu.Lock()
 	c.slots.orphans.all += gone.all
 	c.slots.orphans.own += gone.own
-	c.remember(late)
-	c.holders.add(left)
-	heldUp := c.holders.holdUp(held, now, reads)
+	c.remember(left.late)
+	c.holders.add(left.holders)
+	heldUp := c.holders.holdUp(held, now, left.reads)
 	over, room := c.slots.orphans.all > maxOrphans, c.slots.room()
 	c.deadlines.looked(now, next, tick)
 	c.mu.Unlock()
-	c.expire(due)
-	if silent && !heldUp {
+	c.expire(left.due)
+	if left.silent && !heldUp {
 		c.h.Silent(c)
 	}
 	if over {
@@ -167,6 +156,29 @@ func (c *Conn) sweep() {
 	}
 	for _, call := range watch {
 		call.Watch()
+	}
+}
+
+// leaving are the calls that a sweep takes out of their slots, without an answer.
+type leaving struct {
+	now     int64
+	reads   uint32       // how often the connection has read something until now
+	due     []*call.Call // those whose deadline has passed
+	late    []lateCall
+	holders holders
+	silent  bool // nothing has come since one of them was sent
+}
+
+func (l *leaving) add(c *call.Call) {
+	l.holders.leaves(c, l.now, l.reads)
+	// A call whose context's timer was first has ended, but the node has not answered it either: it counts.
+	if c.Deadline <= l.now {
+		l.due = append(l.due, c)
+		l.silent = l.silent || c.Route.Reads == l.reads && c.Req.Connection() == "" && c.Sent() != memd.OpNoop
+	}
+	c.Share()
+	if len(l.late) < maxMarks {
+		l.late = append(l.late, c.Late())
 	}
 }
 

@@ -34,8 +34,8 @@ func (h *holders) add(o holders) {
 	}
 }
 
-// holdUp reports whether silence may come of one of them, or of one that is in flight. It does not once one was overdue,
-// until something comes: others that are sent all the time must not hide that the other end is gone.
+// holdUp reports whether silence may come of one of them, or of one that is in flight. Once one was overdue it does
+// not, until something comes: others that are sent all the time must not hide that the other end is gone.
 func (h *holders) holdUp(inFlight bool, now int64, reads uint32) bool {
 	return (inFlight || h.until > now) && !(h.overdue && h.reads == reads)
 }
