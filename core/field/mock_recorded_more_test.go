@@ -293,9 +293,10 @@ func recordScans(r *recorder) {
 	r.row("consistent other uuid", recSaid(err))
 	// what Scan sent when the outcome was recorded
 	wait := kv.RangeScanCreate{
-		Common: recInSC, VBucket: future.VBucket, Range: all, Snapshot: future, SnapshotWait: 9 * time.Second,
+		Common: recInSC, VBucket: future.VBucket, Range: all, Snapshot: future,
+		SnapshotWait: recInSC.Timeout * 9 / 10,
 	}
-	wait.Common.Retry, wait.Timeout = nil, 10*time.Second
+	wait.Common.Retry = nil
 	r.row("consistent future", recTold(r, wait))
 	another := kv.Upsert{Common: recInSC, Key: bytes.Repeat([]byte("k"), 246), Value: []byte("1")}
 	require.Equal(r.t, "ok", recTold(r, another))
