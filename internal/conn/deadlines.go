@@ -170,7 +170,7 @@ type leaving struct {
 }
 
 func (l *leaving) add(c *call.Call) {
-	l.holders.leaves(c, l.now, l.reads)
+	l.holders.leaves(c, l.reads)
 	// A call whose context's timer was first has ended, but the node has not answered it either: it counts.
 	if c.Deadline <= l.now {
 		l.due = append(l.due, c)

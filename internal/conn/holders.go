@@ -8,36 +8,44 @@ import "github.com/couchcore/couchcore/internal/call"
 // holders are those that have left without an answer. The lock of the Conn protects its own.
 type holders struct {
 	until int64 // the node may keep one of them waiting until then
-	// One was overdue: the node had had all its time, and nothing had come since it was sent. So often had the
-	// connection read something then.
-	overdue bool
-	reads   uint32
+	// Nothing had come since one was sent when it left: when the node must have answered that one, 0 for none, and how
+	// often the connection had read something.
+	owed  int64
+	reads uint32
 }
 
 // leaves notes that a call leaves without an answer: reads is how often the connection has read something until now.
-func (h *holders) leaves(c *call.Call, now int64, reads uint32) {
+func (h *holders) leaves(c *call.Call, reads uint32) {
 	most, began := c.Req.MayWait(), c.Began()
-	switch {
-	case most == 0 || began < 0:
-	case began+int64(most) > now:
-		h.until = max(h.until, began+int64(most))
-	case c.Route.Reads == reads:
-		h.overdue, h.reads = true, reads
+	if most == 0 || began < 0 {
+		return
+	}
+	h.until = max(h.until, began+int64(most))
+	if c.Route.Reads == reads {
+		h.owes(began+int64(most), reads)
+	}
+}
+
+// owes keeps the first answer that must have come since something came.
+func (h *holders) owes(at int64, reads uint32) {
+	if h.owed == 0 || h.reads != reads || at < h.owed {
+		h.owed, h.reads = at, reads
 	}
 }
 
 // add adds others that have left since.
 func (h *holders) add(o holders) {
 	h.until = max(h.until, o.until)
-	if o.overdue {
-		h.overdue, h.reads = true, o.reads
+	if o.owed != 0 {
+		h.owes(o.owed, o.reads)
 	}
 }
 
-// holdUp reports whether silence may come of one of them, or of one that is in flight. Once one was overdue it does
-// not, until something comes: others that are sent all the time must not hide that the other end is gone.
+// holdUp reports whether silence may come of one of them, or of one that is in flight. Once an answer is overdue it
+// does not, until something comes: others that are sent all the time must not hide that the other end is gone.
 func (h *holders) holdUp(inFlight bool, now int64, reads uint32) bool {
-	return (inFlight || h.until > now) && !(h.overdue && h.reads == reads)
+	overdue := h.owed != 0 && h.owed <= now && h.reads == reads
+	return (inFlight || h.until > now) && !overdue
 }
 
 // HeldUp reports whether a node may keep a request waiting, and with it what follows on the connection.
