@@ -96,7 +96,7 @@ var edits = []edit{
 		"internal/dispatch/executor.go", "	f()\n",
 		`	f(); if broken == "the client panics behind a callback" { var none *executor; none.free++ }` + "\n",
 	},
-	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
+	{"internal/conn/deadlines.go", "l.due = append(l.due, c)", `if broken != "deadlines on the wire are not kept" { l.due = append(l.due, c) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
 	{"internal/conn/end.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},
 	{
