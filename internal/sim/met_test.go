@@ -177,7 +177,8 @@ func TestSilencesInHandshakesCountWhatWaits(t *testing.T) {
 		c, err := w.m.Dial(t.Context(), "tcp", addr)
 		require.NoError(t, err)
 		go func() { _, _ = io.Copy(io.Discard, c) }() // it ends with the connection
-		for range 100 {                               // an answer has a header at least, and no silence begins behind more than 1500 bytes
+		// An answer has a header at least, and no silence begins behind more than 1500 bytes.
+		for range 100 {
 			_, err = c.Write(nothing())
 			require.NoError(t, err)
 		}
