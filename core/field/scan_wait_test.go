@@ -3,6 +3,7 @@ package field_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,25 @@ func TestAScanThatWaitsKeepsItsConnection_D281(t *testing.T) {
 			behind(t, b)
 			behind(t, b)
 		})
+	})
+}
+
+// A scan that waits for ever does not keep for ever what follows it: its connection is replaced in the end.
+func TestAScanThatWaitsForEverIsLeft_D281(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual(), mock.Nodes(1))
+		b := openMock(t, m)
+		r, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("scan1"), Value: []byte("v")})
+		require.NoError(t, err)
+		scan := waiting(r.Token)
+		scan.Snapshot.Seqno += 1000
+		scan.SnapshotWait = math.MaxInt64
+		_, err = kv.Do(fresh(t), b, scan)
+		require.ErrorIs(t, err, cberr.AmbiguousTimeout)
+		require.Eventually(t, func() bool {
+			_, err := kv.Do(fresh(t), b, kv.Get{Key: []byte("scan1")})
+			return err == nil
+		}, 80*time.Second, time.Second)
 	})
 }
 

@@ -163,8 +163,12 @@ func (r *Request) MayWait() time.Duration {
 	if r.Durability != 0 {
 		return time.Duration(r.cold.DurabilityMS) * time.Millisecond
 	}
-	return r.cold.Waits
+	return min(r.cold.Waits, mostWait)
 }
+
+// mostWait is the most that a durable write can ask for. A node that waits for longer has its connection replaced, so
+// that what follows goes on.
+const mostWait = 65534 * time.Millisecond
 
 // Simple reports whether the request is for a key of the default collection, on the vbucket's active copy, and is on
 // the wire no more than a header, extras, the key and the value, on every connection.
